@@ -1,0 +1,1 @@
+"""Meshwright maps each communication group of a training job to the hardware paths it uses."""
