@@ -1,0 +1,113 @@
+"""The cluster of a job: inline, a file of its own, a preset by name, or only a rank table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from meshwright.chain.jobfile import ALIASES, Job
+from meshwright.cluster.build import HostSet, build_fabric
+from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.merge import merge_cluster, parse_preset
+from meshwright.cluster.presets import bare_node, find_preset, suggest_preset
+from meshwright.cluster.sections import ClusterSection
+from meshwright.documents import decode, read_document
+from meshwright.errors import InputError, Problem
+from meshwright.findings import Finding, Place, Severity
+from meshwright.placement.rank_table import RankTable, read_rank_table, table_of_rows
+
+PlaceOf = Callable[[str], Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The fabric of a job, a short description and the findings made on the way."""
+
+    fabric: Fabric
+    description: str
+    findings: tuple[Finding, ...]
+
+
+def load_cluster(path: Path) -> Cluster:
+    """Read a cluster file. Raises ``InputError``."""
+    decoded = decode(read_document(path), ClusterSection, aliases=ALIASES)
+    return _merge(decoded.required(), path.resolve().parent, decoded.place)
+
+
+def _merge(section: ClusterSection, folder: Path, place: PlaceOf) -> Cluster:
+    fabric, findings = merge_cluster(section, folder, place)
+    return Cluster(fabric, describe(fabric), tuple(findings))
+
+
+def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
+    """Return the cluster of a job; ``None`` when the job names none and no rank table."""
+    given = job.file.cluster
+    if given is None:
+        return _cluster_of_table(job, table) if table is not None else None
+    if isinstance(given, ClusterSection):
+        return _merge(
+            given, job.folder, lambda key: job.place(f"cluster.{key}" if key else "cluster")
+        )
+    if (job.folder / given).exists():
+        return load_cluster(job.folder / given)
+    preset = parse_preset(given)
+    if preset is None or find_preset(preset[0]) is None:
+        near = suggest_preset(preset[0] if preset else given)
+        hint = f"did you mean {' or '.join(near)}?" if near else "dgx-h100 x 2, or a cluster file"
+        message = f"{given!r} is no cluster preset and no file"
+        raise InputError(Problem(job.place("cluster"), message, remedy=hint))
+    section = ClusterSection(node=preset[0], nodes=preset[1], fabric=find_preset(preset[0]).fabric)  # type: ignore[union-attr]
+    return _merge(section, job.folder, lambda _key: job.place("cluster"))
+
+
+def _cluster_of_table(job: Job, table: RankTable) -> Cluster:
+    """Return bare hosts as a rank table names them: spans work, loads do not."""
+    names = list(dict.fromkeys(table.hosts))
+    most = max(table.gpus, default=0) + 1
+    if most > 1 << 16:
+        raise InputError(
+            Problem(job.place("placement.ranks"), f"GPU {most - 1} is no GPU of a host")
+        )
+    hosts = HostSet(names, (bare_node(most),), np.zeros(len(names), dtype=np.int32))
+    note = Finding(
+        "topology/only-rank-table",
+        Severity.NOTE,
+        job.place("placement.ranks"),
+        f"no cluster is given: {len(names)} hosts of {most} GPUs are taken from the rank table; "
+        "paths and loads are unknown.",
+        {"hosts": len(names), "gpus_per_host": most},
+        "cluster: dgx-h100 x 2, or a cluster file",
+    )
+    fabric = build_fabric(hosts)
+    return Cluster(fabric, describe(fabric), (note,))
+
+
+def rank_table_of(job: Job) -> RankTable | None:
+    """Return the rank table of a job, where it has one. Raises ``InputError``."""
+    ranks = job.file.placement.ranks
+    if ranks is None:
+        return None
+    if isinstance(ranks, str):
+        path = job.folder / ranks
+        if not path.exists():
+            raise InputError(Problem(job.place("placement.ranks"), f"no such file: {ranks}"))
+        return read_rank_table(path)
+    if not ranks:
+        raise InputError(Problem(job.place("placement.ranks"), "names no rank"))
+    return table_of_rows(
+        [(job.place(f"placement.ranks[{index}]"), row) for index, row in enumerate(ranks)]
+    )
+
+
+def describe(fabric: Fabric) -> str:
+    """Return ``2 × dgx-h100``, by node type."""
+    counts = np.bincount(fabric.type_of_host, minlength=len(fabric.node_types))
+    parts = [
+        f"{count} × {node.name}"
+        for count, node in zip(counts.tolist(), fabric.node_types, strict=True)
+        if count
+    ]
+    return ", ".join(parts)

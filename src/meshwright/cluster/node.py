@@ -1,0 +1,226 @@
+"""A node type: the inside of one host, as many hosts share it.
+
+It names the GPU model, how the GPUs reach each other (NVLink switch, a mesh of links, PCIe only),
+which NIC each GPU sends by, and the PCIe paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from meshwright.cluster.facts import PATH_CLASSES, Facts, Nic, NvlinkPair, nearest_nics
+from meshwright.cluster.gpus import GpuModel
+from meshwright.cluster.pcie import LocalGraph, LocalLink, guess_chains, local_graph
+from meshwright.findings import Finding, Place, Severity
+from meshwright.origin import Origin
+from meshwright.units import format_rate, gb_per_s, gbit_per_s
+
+CPU_RATE_BYTES_PER_S = gb_per_s(22.0)
+"""Between sockets, one direction: NCCL's figure for Sapphire Rapids (``src/graph/topo.h``)."""
+PCIE_RATE_BYTES_PER_S = gb_per_s(64.0)
+"""PCIe 5 x16, one direction, where the GPU model does not say."""
+
+
+class NodeNic(msgspec.Struct, frozen=True):
+    """A network adapter of a node type; ports of one card that serve one GPU are one NIC."""
+
+    name: str
+    rate_bytes_per_s: float | None
+    """One direction, all ports together."""
+    ports: tuple[str, ...] = ()
+    """Device names of the ports (empty: the name itself)."""
+
+
+class NodeType(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module docstring. Rates are one direction; ``None`` is unknown."""
+
+    name: str
+    gpu: str | None
+    num_gpus: int
+    nics: tuple[NodeNic, ...]
+    nic_of_gpu: tuple[int, ...]
+    """Index of the NIC each GPU sends by; -1 without one."""
+    nvlink: str
+    """``switch``, ``mesh``, ``none`` or ``unknown``."""
+    nvlink_bytes_per_s: float | None
+    """One GPU into the switch (``switch`` only)."""
+    graph: LocalGraph
+    nvlink_domain_hosts: int = 1
+    """Hosts of one NVLink domain (18 in an NVL72 rack)."""
+    origins: Mapping[str, Origin] = {}
+    """Origin of ``nvlink``, ``nic``, ``pcie`` and ``cpu`` rates and of the ``paths``."""
+
+
+def assign_nics(
+    nearest: Mapping[int, tuple[str, tuple[int, ...]]], num_gpus: int
+) -> tuple[int, ...]:
+    """Return the NIC of each GPU: of the nearest class, the one with the fewest GPUs so far."""
+    used: dict[int, int] = {}
+    chosen = []
+    for gpu in range(num_gpus):
+        candidates = nearest[gpu][1] if gpu in nearest else ()
+        if not candidates:
+            chosen.append(-1)
+            continue
+        nic = min(candidates, key=lambda one: (used.get(one, 0), one))
+        used[nic] = used.get(nic, 0) + 1
+        chosen.append(nic)
+    return tuple(chosen)
+
+
+def node_from_facts(
+    facts: Facts, gpu: GpuModel | None, nic_rate_bytes_per_s: float | None, name: str
+) -> tuple[NodeType, list[Finding]]:
+    """Return the node type a ``topo -m`` matrix or an NCCL XML describes, and what is missing.
+
+    ``gpu`` supplies the rates that the file cannot give; ``nic_rate_bytes_per_s`` overrides the
+    NIC rate (one direction).
+    """
+    findings: list[Finding] = []
+    gpus = facts.gpus or ()
+    nics, members = _bundle_ports(facts.nics or (), nic_rate_bytes_per_s, gpu)
+    nearest = _nearest_bundles(facts, members)
+    nvlink, rate, mesh = _nvlink(facts.nvlink_pairs, gpu, len(gpus))
+    chains = facts.pcie_chains
+    if chains is None:
+        chains = guess_chains(facts)
+        findings.append(_paths_guessed(facts.path))
+    device_of = {gpu_.name: f"gpu{gpu_.index}" for gpu_ in gpus}
+    device_of |= {
+        port: nic.name for nic, ports in zip(nics, members, strict=True) for port in ports
+    }
+    chains = tuple(
+        msgspec.structs.replace(chain, device=device_of.get(chain.device, chain.device))
+        for chain in chains
+    )
+    origins = {
+        "nvlink": Origin.STATED if gpu else Origin.ASSUMED,
+        "nic": _nic_origin(facts.nics or (), nic_rate_bytes_per_s),
+        "pcie": Origin.PARSED if facts.pcie_chains is not None else Origin.STATED,
+        "cpu": Origin.ASSUMED,
+        "paths": Origin.PARSED if facts.pcie_chains is not None else Origin.ASSUMED,
+    }
+    devices = [f"gpu{one.index}" for one in gpus] + [nic.name for nic in nics]
+    pcie_rate = gpu.pcie_bytes_per_s if gpu and gpu.pcie_bytes_per_s else PCIE_RATE_BYTES_PER_S
+    node = NodeType(
+        name=name,
+        gpu=gpu.name if gpu else None,
+        num_gpus=len(gpus),
+        nics=nics,
+        nic_of_gpu=assign_nics(nearest, len(gpus)),
+        nvlink=nvlink,
+        nvlink_bytes_per_s=rate,
+        graph=local_graph(devices, chains, mesh, CPU_RATE_BYTES_PER_S, pcie_rate),
+        origins=origins,
+    )
+    if nics and origins["nic"] is Origin.ASSUMED:
+        findings.append(_nic_rate_assumed(facts.path, nics[0].rate_bytes_per_s))
+    return node, findings
+
+
+def _nic_origin(nics: tuple[Nic, ...], override: float | None) -> Origin:
+    if override is not None or all(nic.rate_bytes_per_s for nic in nics):
+        return Origin.PARSED
+    return Origin.ASSUMED
+
+
+def _bundle_ports(
+    nics: tuple[Nic, ...], rate: float | None, gpu: GpuModel | None
+) -> tuple[tuple[NodeNic, ...], list[tuple[str, ...]]]:
+    """Join the ports of one card (equal PCI address): together they serve its GPU."""
+    cards: dict[str, list[Nic]] = {}
+    for nic in nics:
+        cards.setdefault(nic.pci or nic.name, []).append(nic)
+    bundles, members = [], []
+    for ports in cards.values():
+        rates = [rate or nic.rate_bytes_per_s or default_nic_rate(gpu) for nic in ports]
+        names = tuple(nic.name for nic in ports)
+        bundles.append(NodeNic(names[0], sum(rates), names if len(names) > 1 else ()))
+        members.append(names)
+    return tuple(bundles), members
+
+
+def default_nic_rate(gpu: GpuModel | None) -> float:
+    """Return the usual NIC of a GPU generation, one direction (assumed, said in a note)."""
+    if gpu is not None and gpu.name.startswith(("A100", "V100", "A30", "A10", "L4")):
+        return gbit_per_s(200)
+    return gbit_per_s(400)
+
+
+def _nearest_bundles(
+    facts: Facts, members: list[tuple[str, ...]]
+) -> dict[int, tuple[str, tuple[int, ...]]]:
+    nearest = nearest_nics(facts) or {}
+    names = [nic.name for nic in facts.nics or ()]
+    bundle_of = {name: index for index, ports in enumerate(members) for name in ports}
+    return {
+        gpu: (best, tuple(dict.fromkeys(bundle_of[names[nic]] for nic in near)))
+        for gpu, (best, near) in nearest.items()
+    }
+
+
+def _nvlink(
+    pairs: tuple[NvlinkPair, ...] | None, gpu: GpuModel | None, num_gpus: int
+) -> tuple[str, float | None, list[LocalLink]]:
+    """Tell a switch from a mesh: NVk for all pairs with k the GPU's full count means a switch."""
+    if pairs is None:
+        # A skeleton says nothing of NVLink; NCCL fills it in at run time.
+        if gpu is not None and gpu.nvlink_kind == "switch":
+            return "switch", gpu.nvlink_bytes_per_s, []
+        return "unknown", None, []
+    if not pairs:
+        return "none", None, []
+    complete = len(pairs) == num_gpus * (num_gpus - 1) // 2
+    least = min(pair.count for pair in pairs)
+    full = gpu.nvlink_links if gpu is not None else None
+    shared = any(pair.via_switch for pair in pairs)
+    if complete and (shared or (full and least * (num_gpus - 1) > full)):
+        per_link = gpu.nvlink_link_bytes_per_s if gpu else None
+        links = min(least, full) if full else least
+        rate = gpu.nvlink_bytes_per_s if gpu and links == full else None
+        return "switch", rate or (per_link * links if per_link else None), []
+    per_link = (
+        gpu.nvlink_link_bytes_per_s if gpu and gpu.nvlink_link_bytes_per_s else gb_per_s(25.0)
+    )
+    mesh = []
+    kind = "xgmi" if gpu is not None and gpu.name.startswith("MI") else "nvlink"
+    for pair in pairs:
+        a, b = f"gpu{pair.a}", f"gpu{pair.b}"
+        mesh += [LocalLink(t, h, kind, per_link * pair.count) for t, h in ((a, b), (b, a))]
+    return "mesh", None, mesh
+
+
+def _paths_guessed(path: str) -> Finding:
+    return Finding(
+        "topology/pcie-tree-guessed",
+        Severity.NOTE,
+        Place(file=path),
+        "the PCIe tree is one that prints this matrix; others do too. Its load is a consistent guess.",
+        {},
+        "give the NCCL topology XML of the host (NCCL_TOPO_DUMP_FILE) to have the real tree",
+    )
+
+
+def _nic_rate_assumed(path: str, rate: float | None) -> Finding:
+    text = format_rate(rate) if rate else "?"
+    return Finding(
+        "assumed/nic-rate",
+        Severity.NOTE,
+        Place(file=path),
+        f"the file gives no NIC rate; {text} a direction is assumed, the usual NIC beside this GPU.",
+        {"nic_bytes_per_s": rate},
+        "node: {from: …, nic: 400 Gbit/s}",
+    )
+
+
+__all__ = [
+    "CPU_RATE_BYTES_PER_S",
+    "PATH_CLASSES",
+    "NodeNic",
+    "NodeType",
+    "assign_nics",
+    "default_nic_rate",
+    "node_from_facts",
+]

@@ -1,0 +1,58 @@
+"""A group kind: one named family of communication groups and how to list its members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from meshwright.groups.grid import Grid, Ranks
+
+AXIS_ORDER = ("dp", "cp", "tp", "pp", "ep", "etp", "edp")
+"""Order in which the names of a combined axis are joined (the interface's rule)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """One family of groups, all of one degree.
+
+    ``name`` is the framework's own name (``TENSOR_MODEL_PARALLEL_GROUP``), ``axis`` ours.
+    ``members()`` makes ``ranks[num_groups, degree]`` in the framework's order of groups and of
+    ranks in a group; it is made on demand, since a job of a million ranks uses few kinds.
+    """
+
+    name: str
+    axis: str
+    degree: int
+    num_groups: int
+    members: Callable[[], Ranks]
+    grid: Grid | None = None
+    """The grid and axes when the kind is a plain set of axes (spans have a closed form then)."""
+    along: tuple[str, ...] = ()
+
+
+def joined_axis(axes: Iterable[str]) -> str:
+    """Return the name of a combined axis: ``dp-cp``, ``tp-pp``."""
+    return "-".join(sorted(axes, key=AXIS_ORDER.index))
+
+
+def grid_kind(name: str, grid: Grid, along: tuple[str, ...], axis: str | None = None) -> GroupKind:
+    """Return the kind of the groups along some axes of a grid."""
+    degree = 1
+    for one in along:
+        degree *= grid.size(one)
+    return GroupKind(
+        name=name,
+        axis=axis or joined_axis(along),
+        degree=degree,
+        num_groups=grid.world_size // degree,
+        members=lambda: grid.members(along),
+        grid=grid,
+        along=along,
+    )
+
+
+def listed_kind(
+    name: str, axis: str, ranks: Callable[[], Ranks], shape: tuple[int, int]
+) -> GroupKind:
+    """Return a kind whose members follow from another kind's (``shape``: groups, degree)."""
+    return GroupKind(name=name, axis=axis, degree=shape[1], num_groups=shape[0], members=ranks)

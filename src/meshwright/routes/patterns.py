@@ -1,0 +1,287 @@
+"""Patterns: which links a ring, an all-to-all or a point-to-point exchange loads.
+
+Sources: ring and PXN forms as in real NCCL logs; node order NVIDIA/nccl ``src/graph/connect.cc``;
+all-to-all through the rail of the destination: NCCL 2.12 PXN. Every function adds to a
+``LoadCollector``; the flow-by-flow walk of the tests gives the same loads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cluster.fabric import Fabric
+from meshwright.routes.cells import Cells, find_cells
+from meshwright.routes.loads import LoadCollector
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+RingForm = Literal["pxn-exit", "alternating"]
+"""In-host part of a ring over NVLink. ``pxn-exit``: the last member hands over to the member whose
+NIC sends, every member sends E. ``alternating``: the ring leaves by the last member's own NIC,
+every member sends E(k-1)/k. NIC loads are equal; both occur in real logs."""
+_CHUNK = 1 << 21
+"""Flows made at once for an all-to-all."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSlots:
+    """The groups of one axis on their slots: ``slots[num_groups, degree]``, and their cells."""
+
+    slots: Longs
+    cells: Cells
+
+    @staticmethod
+    def of(ranks: NDArray[np.integer], slot_by_rank: Longs, fabric: Fabric) -> GroupSlots:
+        """Place the groups of an axis."""
+        slots = slot_by_rank[ranks]
+        nic = fabric.nic_of_slot
+        return GroupSlots(slots, find_cells(slots, fabric.island_of_slot, nic))
+
+
+def _has_switch(fabric: Fabric, cells: Cells) -> NDArray[np.bool_]:
+    """Tell for each cell whether an NVLink switch joins its members."""
+    return fabric.nvlink_domain_of_slot[cells.slot[cells.start[:-1]]] >= 0
+
+
+def ring(
+    groups: GroupSlots, edge_bytes: Floats, into: LoadCollector, form: RingForm = "pxn-exit"
+) -> None:
+    """Add rings: ``edge_bytes[num_groups]`` crosses every edge of the group's ring in total.
+
+    Between cells there are as many channels as the least number of distinct NICs in a cell; channel
+    c joins the c-th NIC of each cell with the c-th of the next and carries 1/channels.
+    """
+    cells, fabric = groups.cells, into.fabric
+    if groups.slots.shape[1] < 2:
+        return
+    switched = _has_switch(fabric, cells)
+    many = cells.cells_of_group[cells.group] > 1
+    _ring_over_nvlink(cells, edge_bytes, into, switched & (cells.size > 1), form)
+    closed = ~switched & ~many
+    _ring_inside_host(cells, edge_bytes, into, closed)
+    if many.any():
+        _ring_between_cells(cells, edge_bytes, into, switched)
+
+
+def _ring_over_nvlink(
+    cells: Cells, edge_bytes: Floats, into: LoadCollector, picked: NDArray[np.bool_], form: RingForm
+) -> None:
+    member = picked[cells.cell_of_member]
+    cell = cells.cell_of_member[member]
+    size = edge_bytes[cells.group[cell]]
+    if form == "alternating":
+        leaves = cells.cells_of_group[cells.group[cell]] > 1
+        count = cells.size[cell]
+        size = np.where(leaves, size * (count - 1) / count, size)
+    into.nvlink(cells.slot[member], cells.slot[member], size)
+
+
+def _ring_inside_host(
+    cells: Cells, edge_bytes: Floats, into: LoadCollector, picked: NDArray[np.bool_]
+) -> None:
+    """Add a whole ring inside one host without NVLink switch: each member to the next."""
+    member = np.flatnonzero(picked[cells.cell_of_member])
+    if not len(member):
+        return
+    cell = cells.cell_of_member[member]
+    follower = np.where(member + 1 < cells.start[cell + 1], member + 1, cells.start[cell])
+    into.gpu_to_gpu(cells.slot[member], cells.slot[follower], edge_bytes[cells.group[cell]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Exits:
+    """The distinct NICs of every cell, in order, with the first member that owns each."""
+
+    start: Longs
+    nic: Longs
+    member: Longs
+
+    @property
+    def count(self) -> Longs:
+        return np.diff(self.start)
+
+
+def _exits(fabric: Fabric, cells: Cells) -> _Exits:
+    nic = fabric.nic_of_slot[cells.slot].astype(np.int64)
+    cell = cells.cell_of_member
+    new = nic >= 0
+    # Members of a cell stand by NIC, so equal NICs are neighbours.
+    new[1:] &= (nic[1:] != nic[:-1]) | (cell[1:] != cell[:-1])
+    member = np.flatnonzero(new)
+    start = np.concatenate([[0], np.cumsum(np.bincount(cell[member], minlength=len(cells.group)))])
+    return _Exits(start, nic[member], member)
+
+
+def _ring_between_cells(
+    cells: Cells, edge_bytes: Floats, into: LoadCollector, switched: NDArray[np.bool_]
+) -> None:
+    exits = _exits(into.fabric, cells)
+    channels = np.full(len(cells.cells_of_group), np.iinfo(np.int64).max)
+    np.minimum.at(channels, cells.group, exits.count)
+    leaving = (cells.cells_of_group > 1)[cells.group]
+    # A cell without NIC has no way out: its group's bytes reach nobody.
+    stuck = leaving & (channels[cells.group] == 0)
+    into.lost_bytes += float(edge_bytes[cells.group[stuck]].sum())
+    from_cell = np.flatnonzero(leaving & ~stuck)
+    ways = channels[cells.group[from_cell]]
+    cell = np.repeat(from_cell, ways)
+    channel = np.arange(len(cell)) - np.repeat(np.cumsum(ways) - ways, ways)
+    out, back = exits.start[cell] + channel, exits.start[cells.next_cell[cell]] + channel
+    share = edge_bytes[cells.group[cell]] / np.repeat(ways, ways)
+    into.nic_to_nic(exits.nic[out], exits.nic[back], share)
+    into.gpu_to_nic(cells.slot[exits.member[back]], exits.nic[back], share, reverse=True)
+    by_nvlink = switched[cell]
+    owner = out[by_nvlink]
+    into.gpu_to_nic(cells.slot[exits.member[owner]], exits.nic[owner], share[by_nvlink])
+    rest = ~by_nvlink
+    if rest.any():
+        _cross_host(cells, exits, (cell[rest], out[rest], share[rest]), into)
+
+
+def _cross_host(
+    cells: Cells, exits: _Exits, ways: tuple[Longs, Longs, Floats], into: LoadCollector
+) -> None:
+    """Without NVLink a channel enters at its NIC's member, passes all others, and leaves by PCIe."""
+    cell, way, share = ways
+    first = exits.member[way] - cells.start[cell]
+    size = cells.size[cell]
+    last = cells.start[cell] + (first + size - 1) % size
+    into.gpu_to_nic(cells.slot[last], exits.nic[way], share)
+    hops = size - 1
+    step = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
+    base, begin, count = (np.repeat(one, hops) for one in (cells.start[cell], first, size))
+    a = base + (begin + step) % count
+    b = base + (begin + step + 1) % count
+    into.gpu_to_gpu(cells.slot[a], cells.slot[b], np.repeat(share, hops))
+
+
+def transfer(a: Longs, b: Longs, size_bytes: Floats, into: LoadCollector) -> None:
+    """Add point-to-point flows between slots: NVLink, else inside the host, else own NIC to own NIC."""
+    fabric = into.fabric
+    domain = fabric.nvlink_domain_of_slot
+    moves = a != b
+    a, b, size_bytes = a[moves], b[moves], size_bytes[moves]
+    by_switch = (domain[a] == domain[b]) & (domain[a] >= 0)
+    into.nvlink(a[by_switch], b[by_switch], size_bytes[by_switch])
+    inside = ~by_switch & (fabric.host_of_slot[a] == fabric.host_of_slot[b])
+    into.gpu_to_gpu(a[inside], b[inside], size_bytes[inside])
+    away = ~by_switch & ~inside
+    nic_a, nic_b = fabric.nic_of_slot[a].astype(np.int64), fabric.nic_of_slot[b].astype(np.int64)
+    has = away & (nic_a >= 0) & (nic_b >= 0)
+    into.lost_bytes += float(size_bytes[away & ~has].sum())
+    into.gpu_to_nic(a[has], nic_a[has], size_bytes[has])
+    into.nic_to_nic(nic_a[has], nic_b[has], size_bytes[has])
+    into.gpu_to_nic(b[has], nic_b[has], size_bytes[has], reverse=True)
+
+
+def all_to_all(groups: GroupSlots, send_bytes: Floats, into: LoadCollector) -> None:
+    """Add pairwise all-to-alls: every member sends ``send_bytes[g] / degree`` to every member.
+
+    Off the island a flow goes by the member (of the group, in the sender's NVLink island) whose
+    NIC is on the receiver's rail (PXN), over NVLink to it first; where there is none, or no
+    NVLink switch, by the sender's own NIC, across rails.
+    """
+    cells = groups.cells
+    degree = groups.slots.shape[1]
+    if degree < 2:
+        return
+    _exchange_inside(cells, send_bytes / degree, into)
+    proxy = _proxies(into.fabric, cells)
+    per_group = cells.cells_of_group * degree
+    for begin, end in _chunks(per_group):
+        if (cells.cells_of_group[begin:end] > 1).any():
+            _exchange_outside(groups, (begin, end), send_bytes / degree, proxy, into)
+
+
+def _chunks(work: Longs) -> list[tuple[int, int]]:
+    """Cut groups into runs of about ``_CHUNK`` flows."""
+    number = np.cumsum(work) // _CHUNK
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    edges = [0, *cuts.tolist(), len(work)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def _exchange_inside(cells: Cells, pair_bytes: Floats, into: LoadCollector) -> None:
+    """Add all ordered pairs of members inside each cell."""
+    switched = _has_switch(into.fabric, cells)[cells.cell_of_member]
+    cell = cells.cell_of_member
+    others = (cells.size - 1)[cell] * pair_bytes[cells.group[cell]]
+    into.nvlink(cells.slot[switched], cells.slot[switched], others[switched])
+    member = np.flatnonzero(~switched)
+    if len(member):
+        count = cells.size[cell[member]]
+        a = np.repeat(member, count)
+        step = np.arange(len(a)) - np.repeat(np.cumsum(count) - count, count)
+        b = cells.start[cell[a]] + step
+        transfer(cells.slot[a], cells.slot[b], pair_bytes[cells.group[cell[a]]], into)
+
+
+def _proxies(fabric: Fabric, cells: Cells) -> Longs:
+    """Return ``member[cell, rail]``: the member that sends for the cell on a rail; -1 for none."""
+    nic = fabric.nic_of_slot[cells.slot]
+    rail = np.where(
+        nic >= 0, fabric.rail_of_nic[np.maximum(nic, 0)] if len(fabric.rail_of_nic) else -1, -1
+    )
+    rails = int(rail.max(initial=0)) + 1
+    proxy = np.full((len(cells.group), rails), -1, dtype=np.int64)
+    known = np.flatnonzero((rail >= 0) & _has_switch(fabric, cells)[cells.cell_of_member])[::-1]
+    proxy[cells.cell_of_member[known], rail[known]] = known  # reversed: the first member wins
+    return proxy
+
+
+def _exchange_outside(
+    groups: GroupSlots,
+    span: tuple[int, int],
+    pair_bytes: Floats,
+    proxy: Longs,
+    into: LoadCollector,
+) -> None:
+    """Add the flows of one run of groups from every cell to every member outside it."""
+    cells, fabric = groups.cells, into.fabric
+    degree = groups.slots.shape[1]
+    cell = np.repeat(np.arange(cells.group_start[span[0]], cells.group_start[span[1]]), degree)
+    first_member = cells.group[cell] * degree  # members stand group by group
+    target = first_member + np.arange(len(cell)) % degree
+    away = cells.cell_of_member[target] != cell
+    cell, target = cell[away], target[away]
+    nic = fabric.nic_of_slot[cells.slot].astype(np.int64)
+    rail = np.where(nic[target] >= 0, fabric.rail_of_nic[np.maximum(nic[target], 0)], -1)
+    relay = np.where((rail >= 0) & (rail < proxy.shape[1]), proxy[cell, np.maximum(rail, 0)], -1)
+    size = pair_bytes[cells.group[cell]]
+    by_relay = relay >= 0
+    _send_by_relay(
+        cells, (cell[by_relay], relay[by_relay], target[by_relay], size[by_relay]), nic, into
+    )
+    _send_directly(cells, (cell[~by_relay], target[~by_relay], size[~by_relay]), into)
+
+
+def _send_by_relay(
+    cells: Cells, flows: tuple[Longs, Longs, Longs, Floats], nic: Longs, into: LoadCollector
+) -> None:
+    cell, relay, target, size = flows
+    total = size * cells.size[cell]
+    into.nic_to_nic(nic[relay], nic[target], total)
+    into.gpu_to_nic(cells.slot[relay], nic[relay], total)
+    into.gpu_to_nic(cells.slot[target], nic[target], total, reverse=True)
+    # Every other member of the cell hops to the relay: the cell's hops, less the relay's own.
+    per_cell = np.bincount(cell, weights=size, minlength=len(cells.group))
+    own = np.bincount(relay, weights=size, minlength=len(cells.slot))
+    out = per_cell[cells.cell_of_member] - own
+    received = np.bincount(relay, weights=total - size, minlength=len(cells.slot))
+    into.nvlink(cells.slot, cells.slot[:0], out)
+    into.nvlink(cells.slot[:0], cells.slot, received)
+
+
+def _send_directly(cells: Cells, flows: tuple[Longs, Longs, Floats], into: LoadCollector) -> None:
+    cell, target, size = flows
+    if not len(cell):
+        return
+    count = cells.size[cell]
+    row = np.repeat(np.arange(len(cell)), count)
+    step = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    sender = cells.start[cell[row]] + step
+    transfer(cells.slot[sender], cells.slot[target[row]], size[row], into)

@@ -1,0 +1,363 @@
+"""Rules of the rank grid itself: may these degrees form these groups at all?
+
+Each stands for one error of the original code, so that the user reads the very reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from meshwright.findings import Finding, Severity
+from meshwright.groups.table import MODELLED
+from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+
+_PARALLEL_STATE = "NVIDIA/Megatron-LM megatron/core/parallel_state.py"
+_PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py ParallelDims._validate"
+_DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp", "vp")
+_AXES = {"tp", "cp", "ep", "dp", "pp"}
+
+
+def divisors(number: int) -> list[int]:
+    """Return all divisors of a positive number, in order."""
+    small = [value for value in range(1, math.isqrt(number) + 1) if number % value == 0]
+    return small + [number // value for value in reversed(small) if value * value != number]
+
+
+def _nearest(number: int, target: int, count: int = 4) -> str:
+    """Return the divisors of ``number`` nearest to ``target``, as text."""
+    near = sorted(divisors(number), key=lambda value: abs(value - target))[:count]
+    return ", ".join(str(value) for value in sorted(near))
+
+
+@rule("framework/not-modelled", source="groups/table.py")
+def framework_not_modelled(context: RuleContext) -> Iterator[Violation]:
+    """The groups of this framework are not modelled yet."""
+    framework = context.layout.framework
+    if framework not in MODELLED:
+        yield Violation(
+            "layout.framework",
+            f"the groups of {framework} are not modelled yet; nothing is guessed in their place.",
+            {"framework": framework, "modelled": list(MODELLED)},
+            "framework: megatron, torch or torchtitan, with an order string that says which axis is fastest",
+        )
+
+
+@rule("layout/degree-positive", source="every framework")
+def degree_positive(context: RuleContext) -> Iterator[Violation]:
+    """Every degree is at least 1."""
+    layout = context.layout
+    given = [name for name in _DEGREES if name not in layout.assumed]
+    for name in [*given, "distributed_optimizer_instances", "world_size"]:
+        attribute = "instances" if name == "distributed_optimizer_instances" else name
+        value = getattr(layout, attribute)
+        if value < 1:
+            yield Violation(
+                f"layout.{name}",
+                f"{name} is {value}; a degree counts ranks and is at least 1.",
+                {name: value},
+                f"{name}: 1, or leave the key out",
+            )
+
+
+@rule("grid/order-axes", source=f"{_PARALLEL_STATE} RankGenerator.__init__")
+def order_axes(context: RuleContext) -> Iterator[Violation]:
+    """The order string names known axes, each once."""
+    order = context.layout.order
+    unknown = [token for token in order if token not in _AXES]
+    twice = sorted({token for token in order if order.count(token) > 1})
+    if unknown or twice:
+        what = [f"unknown axis {token!r}" for token in unknown]
+        what += [f"axis {token!r} named twice" for token in twice]
+        yield Violation(
+            "layout.order",
+            f"order {'-'.join(order)}: {', '.join(what)}.",
+            {"order": "-".join(order)},
+            "order: tp-cp-ep-dp-pp (each axis once, the fastest first)",
+        )
+
+
+@rule("grid/order-missing-axis", source=f"{_PARALLEL_STATE} RankGenerator.__init__")
+def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
+    """An axis of more than one rank must stand in the order string."""
+    layout = context.layout
+    needed = ["tp", "cp", "dp", "pp"]
+    if layout.framework == "megatron":
+        needed.insert(2, "ep")  # elsewhere experts live on a mesh of their own
+    for axis in needed:
+        degree = getattr(layout, axis)
+        if axis not in layout.order and degree > 1:
+            yield Violation(
+                "layout.order",
+                f"{axis} has {degree} ranks a group but order {'-'.join(layout.order)} does not name it.",
+                {"axis": axis, "degree": degree, "order": "-".join(layout.order)},
+                f"order: {'-'.join((*layout.order, axis))}, or the place where {axis} belongs",
+            )
+
+
+@rule("grid/world-divides", source=f"{_PARALLEL_STATE} initialize_model_parallel")
+def world_divides(context: RuleContext) -> Iterator[Violation]:
+    """The world size is a multiple of tp · pp · cp."""
+    layout = context.layout
+    block = layout.tp * layout.cp * layout.pp
+    if layout.world_size < 1 or layout.dp > 0 or block < 1:
+        return
+    numbers = {"world_size": layout.world_size, "tp": layout.tp, "cp": layout.cp, "pp": layout.pp}
+    if block == 1 or layout.world_size % block == 0:
+        return
+    rest = layout.world_size % block
+    widest = max(("tp", "cp", "pp"), key=lambda name: getattr(layout, name))
+    others = block // getattr(layout, widest)
+    room = layout.world_size // math.gcd(layout.world_size, others)
+    nearest = max(block, layout.world_size // block * block)
+    remedy = f"a world size of {nearest} or {nearest + block}"
+    if layout.world_size % others == 0:
+        room = layout.world_size // others
+        remedy = f"{widest}: {_nearest(room, getattr(layout, widest))}; or {remedy}"
+    yield Violation(
+        f"layout.{widest}",
+        f"world size {layout.world_size} is not divisible by tp {layout.tp} × cp {layout.cp} × "
+        f"pp {layout.pp} = {block} ({layout.world_size} = {layout.world_size // block} × {block} + {rest}).",
+        numbers | {"remainder": rest},
+        remedy,
+    )
+
+
+@rule("grid/world-product", source="rank = mixed-radix number over tp, cp, dp, pp")
+def world_product(context: RuleContext) -> Iterator[Violation]:
+    """The degrees given multiply to the world size given."""
+    layout = context.layout
+    product = layout.tp * layout.cp * layout.pp * layout.dp
+    if layout.dp < 1 or product < 1 or product == layout.world_size:
+        return
+    block = layout.tp * layout.cp * layout.pp
+    fits = layout.world_size % block == 0
+    yield Violation(
+        "layout.dp" if "dp" not in layout.assumed else "layout.world_size",
+        f"tp {layout.tp} × cp {layout.cp} × pp {layout.pp} × dp {layout.dp} = {product} ranks, "
+        f"but the world size is {layout.world_size}.",
+        {"product": product, "world_size": layout.world_size},
+        f"dp: {layout.world_size // block}" if fits else f"world_size: {product}",
+    )
+
+
+@rule("grid/world-fits-cluster", source="one rank a GPU")
+def world_fits_cluster(context: RuleContext) -> Iterator[Violation]:
+    """The cluster has a GPU for every rank."""
+    layout, slots = context.layout, context.slots
+    if slots is not None and layout.world_size > slots:
+        yield Violation(
+            "layout.world_size" if "world_size" not in layout.assumed else "cluster",
+            f"{layout.world_size} ranks need as many GPUs; the cluster has {slots}.",
+            {"world_size": layout.world_size, "gpus": slots},
+            f"a smaller layout (dp: {_nearest(slots, layout.dp)}) or more hosts",
+        )
+
+
+@rule(
+    "grid/world-divides-expert",
+    source=f"{_PARALLEL_STATE} initialize_model_parallel",
+    frameworks=("megatron",),
+)
+def world_divides_expert(context: RuleContext) -> Iterator[Violation]:
+    """The world size is a multiple of etp · ep · pp."""
+    layout = context.layout
+    block = layout.etp * layout.ep * layout.pp
+    if block < 1 or layout.world_size < 1 or layout.edp > 0 or not layout.has_experts:
+        return
+    others = layout.etp * layout.pp
+    legal = (
+        _nearest(layout.world_size // others, layout.ep) if layout.world_size % others == 0 else "1"
+    )
+    yield Violation(
+        "layout.ep",
+        f"world size {layout.world_size} is not divisible by etp {layout.etp} × ep {layout.ep} × "
+        f"pp {layout.pp} = {block}, the ranks that hold all experts once"
+        + (" (etp left out: Megatron takes etp = tp)." if "etp" in layout.assumed else "."),
+        {"world_size": layout.world_size, "etp": layout.etp, "ep": layout.ep, "pp": layout.pp},
+        f"ep: {legal}" + ("; or etp: 1" if layout.etp > 1 else ""),
+    )
+
+
+@rule(
+    "grid/expert-dp-equals-dp-unless-pp-last",
+    source=f"{_PARALLEL_STATE} initialize_model_parallel (assertion on pp-last ordering)",
+    frameworks=("megatron",),
+)
+def expert_dp_equals_dp(context: RuleContext) -> Iterator[Violation]:
+    """When the order does not end in pp, edp must equal dp: etp · ep = tp · cp."""
+    layout = context.layout
+    if layout.pp <= 1 or not layout.order or layout.order[-1] == "pp":
+        return
+    if layout.dp < 1 or layout.edp < 1 or layout.edp == layout.dp:
+        return
+    dense, expert = layout.tp * layout.cp, layout.etp * layout.ep
+    moved = "-".join([axis for axis in layout.order if axis != "pp"] + ["pp"])
+    yield Violation(
+        "layout.order",
+        f"order {'-'.join(layout.order)} does not end in pp; then the data-parallel size of experts "
+        f"({layout.edp}) must equal that of attention ({layout.dp}), i.e. etp × ep = tp × cp "
+        f"({layout.etp} × {layout.ep} = {expert}, {layout.tp} × {layout.cp} = {dense}). "
+        "It holds for models without experts too.",
+        {"dp": layout.dp, "edp": layout.edp, "etp_ep": expert, "tp_cp": dense},
+        f"order: {moved} (without --use-tp-pp-dp-mapping), or ep and etp with ep × etp = {dense}",
+    )
+
+
+@rule(
+    "pipeline/vp-needs-pp",
+    source=f"{_PARALLEL_STATE} initialize_model_parallel",
+    frameworks=("megatron",),
+)
+def vp_needs_pp(context: RuleContext) -> Iterator[Violation]:
+    """Interleaving needs more than one pipeline stage."""
+    layout = context.layout
+    # vp 1 is written as "no virtual stages" here; Megatron would refuse an explicit 1 with pp 1 too.
+    if layout.vp > 1 and layout.pp == 1:
+        yield Violation(
+            "layout.vp",
+            f"vp {layout.vp} with pp 1: interleaving needs at least two stages.",
+            {"vp": layout.vp, "pp": layout.pp},
+            "leave vp out, or pp: 2",
+        )
+
+
+@rule(
+    "optimizer/instances-divide-dp",
+    source=f"{_PARALLEL_STATE} initialize_model_parallel",
+    frameworks=("megatron",),
+)
+def instances_divide_dp(context: RuleContext) -> Iterator[Violation]:
+    """Distributed optimizer instances divide dp · cp, and edp."""
+    layout = context.layout
+    for name, ranks in (("dp × cp", layout.dp * layout.cp), ("expert dp", layout.edp)):
+        if layout.instances > 1 and ranks > 0 and ranks % layout.instances:
+            yield Violation(
+                "layout.distributed_optimizer_instances",
+                f"{layout.instances} distributed optimizer instances do not divide {name} = {ranks}.",
+                {"instances": layout.instances, name.replace(" × ", "_").replace(" ", "_"): ranks},
+                f"distributed_optimizer_instances: {_nearest(ranks, layout.instances)}",
+            )
+            return
+
+
+@rule("cp/hierarchical-sizes", source=f"{_PARALLEL_STATE} create_hierarchical_groups")
+def hierarchical_sizes(context: RuleContext) -> Iterator[Violation]:
+    """The sizes of hierarchical context parallelism multiply to cp."""
+    layout = context.layout
+    sizes = layout.hierarchical_cp
+    if sizes and (min(sizes) < 1 or math.prod(sizes) != layout.cp):
+        yield Violation(
+            "layout.hierarchical_cp",
+            f"hierarchical_cp {list(sizes)} multiplies to {math.prod(sizes)}, cp is {layout.cp}.",
+            {"product": math.prod(sizes), "cp": layout.cp},
+            f"sizes with a product of {layout.cp}",
+        )
+
+
+@rule(
+    "sharding/shard-degree-divides-dp",
+    source=f"{_PARALLEL_DIMS}; torch HSDP mesh (dp_replicate, dp_shard)",
+)
+def shard_degree_divides(context: RuleContext) -> Iterator[Violation]:
+    """The shard degree divides dp."""
+    layout = context.layout
+    if layout.dp > 0 and (layout.shard_degree < 1 or layout.dp % layout.shard_degree):
+        yield Violation(
+            "layout.shard_degree",
+            f"shard_degree {layout.shard_degree} does not divide dp {layout.dp}: copies of the "
+            "sharded state would have unequal sizes.",
+            {"shard_degree": layout.shard_degree, "dp": layout.dp},
+            f"shard_degree: {_nearest(layout.dp, max(layout.shard_degree, 1))}",
+        )
+
+
+@rule("sharding/hsdp-needs-shard-degree", source="torch HSDP mesh (dp_replicate, dp_shard)")
+def hsdp_needs_shard_degree(context: RuleContext) -> Iterator[Violation]:
+    """HSDP needs to know how many ranks share one copy."""
+    layout = context.layout
+    if layout.sharding == "hsdp" and "shard_degree" in layout.assumed:
+        yield Violation(
+            "layout.sharding",
+            f"sharding hsdp without shard_degree: dp {layout.dp} could be split in several ways.",
+            {"dp": layout.dp},
+            f"shard_degree: {_nearest(max(layout.dp, 1), 8)} (8 keeps a shard inside one host of 8 GPUs)",
+        )
+
+
+@rule("grid/ep-divides-sparse-region", source=_PARALLEL_DIMS, frameworks=("torch", "torchtitan"))
+def ep_divides_sparse(context: RuleContext) -> Iterator[Violation]:
+    """On a device mesh ep divides dp_shard · cp · tp."""
+    layout = context.layout
+    region = layout.dp_shard * layout.cp * layout.tp
+    if layout.ep > 1 and region > 0 and region % layout.ep:
+        yield Violation(
+            "layout.ep",
+            f"ep {layout.ep} does not divide dp_shard {layout.dp_shard} × cp {layout.cp} × "
+            f"tp {layout.tp} = {region}.",
+            {"ep": layout.ep, "region": region},
+            f"ep: {_nearest(region, layout.ep)}",
+        )
+
+
+@rule("grid/etp-not-on-mesh", source=_PARALLEL_DIMS, frameworks=("torch", "torchtitan"))
+def etp_not_on_mesh(context: RuleContext) -> Iterator[Violation]:
+    """Torchtitan's mesh has no expert tensor parallelism."""
+    layout = context.layout
+    if layout.etp > 1:
+        yield Violation(
+            "layout.etp",
+            f"etp {layout.etp}: the sparse mesh [pp, dp_replicate, efsdp, ep] has no such axis.",
+            {"etp": layout.etp},
+            "etp: 1",
+        )
+
+
+@rule("grid/order-fixed-by-framework", source=_PARALLEL_DIMS, frameworks=("torchtitan",))
+def order_fixed(context: RuleContext) -> Iterator[Violation]:
+    """Torchtitan's mesh order is fixed: pp, dp_replicate, dp_shard, cp, tp."""
+    order = [axis for axis in context.layout.order if axis != "ep"]
+    fixed = [axis for axis in ("tp", "cp", "dp", "pp") if axis in order]
+    if sorted(order) == sorted(fixed) and order != fixed:
+        yield Violation(
+            "layout.order",
+            f"order {'-'.join(order)} cannot be had in torchtitan: its mesh is (pp, dp, cp, tp), tp fastest.",
+            {"order": "-".join(order)},
+            "order: tp-cp-dp-pp, or framework: torch for a mesh of your own",
+        )
+
+
+GRID_RULES: tuple[Rule, ...] = (
+    framework_not_modelled,
+    degree_positive,
+    order_axes,
+    order_missing_axis,
+    world_divides,
+    world_product,
+    world_fits_cluster,
+    world_divides_expert,
+    expert_dp_equals_dp,
+    vp_needs_pp,
+    instances_divide_dp,
+    hierarchical_sizes,
+    shard_degree_divides,
+    hsdp_needs_shard_degree,
+    ep_divides_sparse,
+    etp_not_on_mesh,
+    order_fixed,
+)
+"""Rules that need nothing but the layout (and the number of GPUs)."""
+
+
+def check_grid(context: RuleContext) -> list[Finding]:
+    """Return all findings of the grid rules; the groups exist only when none is an error."""
+    findings: list[Finding] = []
+    for one in GRID_RULES:
+        if one.applies_to(context.layout):
+            findings += one.findings(context)
+    return findings
+
+
+def is_legal(context: RuleContext) -> bool:
+    """Tell whether no grid rule gives an error."""
+    return not any(finding.severity is Severity.ERROR for finding in check_grid(context))

@@ -1,0 +1,76 @@
+"""The register of validity rules: one small function a rule, with its id and source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.job.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class RuleContext:
+    """What a rule may look at. ``place`` gives the place of a key of the job file."""
+
+    layout: Layout
+    place: Callable[[str], Place] = field(default=lambda path: Place(subject=path))
+    slots: int | None = None
+    """GPUs of the cluster, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a rule found: where (key of the job file), why, with which numbers, what to do."""
+
+    key: str
+    message: str
+    numbers: Mapping[str, Number]
+    remedy: str
+
+
+Check = Callable[[RuleContext], Iterable[Violation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One validity rule. ``frameworks`` empty: holds for all."""
+
+    id: str
+    severity: Severity
+    source: str
+    frameworks: tuple[str, ...]
+    check: Check
+    summary: str
+
+    def applies_to(self, layout: Layout) -> bool:
+        """Tell whether the layout's framework knows the rule."""
+        return not self.frameworks or layout.framework in self.frameworks
+
+    def findings(self, context: RuleContext) -> Iterator[Finding]:
+        """Run the rule."""
+        for violation in self.check(context):
+            yield Finding(
+                rule=self.id,
+                severity=self.severity,
+                place=context.place(violation.key),
+                message=violation.message,
+                numbers=violation.numbers,
+                remedy=violation.remedy,
+            )
+
+
+def rule(
+    rule_id: str,
+    *,
+    source: str,
+    severity: Severity = Severity.ERROR,
+    frameworks: tuple[str, ...] = (),
+) -> Callable[[Check], Rule]:
+    """Make a rule of a check; the first line of its docstring is the rule's summary."""
+
+    def make(check: Check) -> Rule:
+        summary = (check.__doc__ or "").strip().splitlines()[0]
+        return Rule(rule_id, severity, source, frameworks, check, summary)
+
+    return make

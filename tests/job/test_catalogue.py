@@ -1,0 +1,171 @@
+"""The catalogue: names, spellings, and its figures against the golden files."""
+
+import csv
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from meshwright.data.load import load_json
+from meshwright.job.catalogue import UnknownModelError, find_model, model_names, suggest
+from meshwright.job.parameters import active_parameters, total_parameters
+from support import shared_path
+
+SAME_NAME = (
+    "hidden",
+    "ffn",
+    "heads",
+    "kv_heads",
+    "vocab",
+    "experts",
+    "top_k",
+    "moe_ffn",
+    "shared_experts",
+    "shared_ffn_total",
+    "first_dense_layers",
+    "gated_mlp",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_dim",
+    "qk_rope_dim",
+    "v_head_dim",
+    "router_groups",
+    "router_topk_groups",
+)
+FIELDS = {"layers": "num_layers", "tied": "tied_embeddings"} | {name: name for name in SAME_NAME}
+
+
+def rows(name):
+    with shared_path(f"reference/golden/{name}").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def matrices_only(model):
+    return msgspec.structs.replace(
+        model,
+        qkv_bias=False,
+        o_bias=False,
+        mlp_bias=False,
+        router_bias=False,
+        attention_sinks=False,
+        norms_per_layer=0,
+        final_norm=False,
+        qk_norm="none",
+        learned_positions=0,
+    )
+
+
+def test_names_are_many_lower_case_and_sourced():
+    names = model_names()
+    assert len(names) == len(set(names)) == 79
+    assert all(name == name.lower() for name in names)
+    assert [name for name in names if not find_model(name).source] == []
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("llama3-8b", "llama-3-8b"),
+        ("Llama-3-8B", "llama-3-8b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama-3-8b"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
+        ("LLAMA3_70B", "llama-3-70b"),
+        ("llama-2-7b-chat-hf", "llama-2-7b"),
+        ("llama3.1-405b", "llama-3.1-405b"),
+        ("llama-3-1-405b", "llama-3.1-405b"),
+        ("qwen2.5-7b", "qwen2.5-7b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("mistralai/Mixtral-8x22B-v0.1", "mixtral-8x22b-v0.1"),
+        ("GPT-3 175B", "gpt3-175b"),
+        ("megatron-530b", "megatron-529.6b"),
+        ("megatron-1t", "megatron-1008b"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
+    ],
+)
+def test_spellings(spelling, name):
+    assert find_model(spelling).name == name
+
+
+def test_every_name_finds_itself():
+    assert [find_model(name).name for name in model_names()] == list(model_names())
+
+
+@pytest.mark.parametrize("name", ["", "/", "---", "x" * 10_000, "qwen2-57b", "llama-4-8b", "\x00"])
+def test_unknown_name_is_a_key_error(name):
+    with pytest.raises(UnknownModelError) as caught:
+        find_model(name)
+    assert isinstance(caught.value, KeyError)
+    assert len(str(caught.value)) < 600
+
+
+def test_suggestions():
+    assert suggest("lama3-8b")[0] == "llama-3-8b"
+    assert "qwen2.5-72b" in suggest("Qwen/Qwen-2.5-70B")
+    with pytest.raises(UnknownModelError, match=r"did you mean deepseek-v3"):
+        find_model("deepseek-v33")
+
+
+def test_packaged_files_are_read_once():
+    assert load_json("models.json") is load_json("models.json")
+    assert len(load_json("models.json")["models"]) == len(model_names())
+    with pytest.raises(FileNotFoundError):
+        load_json("absent.json")
+
+
+@pytest.mark.process
+def test_first_look_up_is_fast():
+    code = (
+        "import time, meshwright.job.catalogue as c; best = 1\n"
+        "for _ in range(5):\n"
+        "    c._catalogue.cache_clear(); c._by_key.cache_clear(); start = time.perf_counter()\n"
+        "    c.find_model('llama3-8b'); best = min(best, time.perf_counter() - start)\n"
+        "print(best)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert float(done.stdout) < 0.010
+
+
+@pytest.mark.golden
+def test_parameter_counts_are_exact():
+    golden = rows("param_counts.csv")
+    assert len(golden) == 29
+    for row in golden:
+        model = find_model(row["model"])
+        assert total_parameters(model) == int(row["params_transformers_meta"]), row["model"]
+        assert active_parameters(model) == int(row["active_params_closed_form"]), row["model"]
+
+
+@pytest.mark.golden
+def test_dimensions_and_matrix_counts():
+    checked = 0
+    for row in rows("models.csv"):
+        if not row["matrix_params"]:
+            continue  # hybrid models: dimensions only, the catalogue leaves them out
+        name = row["model"]
+        # The golden count of mixtral-8x22b is v0.3, this row is v0.1.
+        model = find_model(f"{name}-v0.1" if name == "mixtral-8x22b" else name)
+        for column, field in FIELDS.items():
+            assert int(row[column] or 0) == getattr(model, field), (name, column)
+        assert int(row["head_dim"] or model.head_dim) == model.head_dim
+        assert int(row["moe_layer_period"] or 1) == model.moe_layer_period
+        bare = matrices_only(model)
+        for count, column in (
+            (total_parameters(bare), "matrix_params"),
+            (active_parameters(bare), "active_matrix_params"),
+        ):
+            # The norms inside latent attention cannot be switched off.
+            tolerance = 1e-5 * int(row[column]) if model.is_mla else 0
+            assert abs(count - int(row[column])) <= tolerance, (name, column)
+        checked += 1
+    assert checked == 72
+
+
+@pytest.mark.golden
+def test_every_model_is_in_a_golden_file():
+    known = {row["model"] for name in ("models.csv", "param_counts.csv") for row in rows(name)}
+    assert set(model_names()) - known == {"mixtral-8x22b-v0.1"}
