@@ -123,7 +123,7 @@ def test_places_point_at_the_text(value, format_, indent):
 
 
 @pytest.mark.parametrize("format_", ["yaml", "json", "toml"])
-def test_time_grows_linearly(format_):
+def test_large_documents_take_seconds(format_):
     piece = {"yaml": "- [a, 1]\n", "json": '["a", 1],\n', "toml": 'k{} = ["a", 1]\n'}[format_]
     text = "".join(piece.replace("{}", str(index)) for index in range(20_000))
     if format_ == "json":

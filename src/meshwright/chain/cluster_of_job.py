@@ -33,7 +33,10 @@ class Cluster:
 
 def load_cluster(path: Path) -> Cluster:
     """Read a cluster file. Raises ``InputError``."""
-    decoded = decode(read_document(path), ClusterSection, aliases=ALIASES)
+    problems: list[Problem] = []
+    decoded = decode(read_document(path, problems=problems), ClusterSection, aliases=ALIASES)
+    if problems:
+        raise InputError(*problems, *decoded.problems)
     return _merge(decoded.required(), path.resolve().parent, decoded.place)
 
 

@@ -90,8 +90,11 @@ def load_job(path: str | os.PathLike[str]) -> Job:
 
     Raises ``InputError`` with every problem of the file at once.
     """
-    document = read_document(path)
+    problems: list[Problem] = []
+    document = read_document(path, problems=problems)
     decoded = decode(document, JobFile, aliases=ALIASES)
+    if problems:
+        raise InputError(*problems, *decoded.problems)
     return Job(decoded.required(), os.fspath(path), Path(path).resolve().parent, decoded)
 
 

@@ -141,7 +141,7 @@ def plan_job(outline: Outline) -> Plan:
     if fabric is None:
         message = "the job names no cluster, so there is nothing to route over"
         raise InputError(Problem(job.place("cluster"), message, remedy="cluster: dgx-h100 x 2"))
-    placement = _place(outline, fabric)
+    placement = place_ranks(outline, fabric)
     if not outline.is_legal:
         return Plan(outline, placement, (), (), np.zeros((0, len(fabric.links))), None)
     collectives = _collectives(outline)
@@ -164,7 +164,8 @@ def plan_job(outline: Outline) -> Plan:
     return plan
 
 
-def _place(outline: Outline, fabric: Fabric) -> Placement:
+def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
+    """Return where ranks sit; findings of a rank table are kept. Raises ``InputError``."""
     job, world_size = outline.job, outline.layout.world_size
     if outline.table is not None:
         placement, findings = by_table(fabric, outline.table, job.place("placement.ranks"))

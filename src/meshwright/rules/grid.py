@@ -9,18 +9,24 @@ import math
 from collections.abc import Iterator
 
 from meshwright.findings import Finding, Severity
+from meshwright.groups.megatron import decoder_grid, expert_grid
 from meshwright.groups.table import MODELLED
+from meshwright.job.layout import Layout
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 
 _PARALLEL_STATE = "NVIDIA/Megatron-LM megatron/core/parallel_state.py"
 _PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py ParallelDims._validate"
 _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp", "vp")
 _AXES = {"tp", "cp", "ep", "dp", "pp"}
+MOST_RANKS = 1 << 24
+"""Largest world whose groups are listed: far above any cluster, and still a small array."""
+_LARGEST_TRIED = 1 << 16
 
 
 def divisors(number: int) -> list[int]:
-    """Return all divisors of a positive number, in order."""
-    small = [value for value in range(1, math.isqrt(number) + 1) if number % value == 0]
+    """Return all divisors of a positive number, in order (above 2**32 those with a small cofactor)."""
+    most = min(math.isqrt(number), _LARGEST_TRIED)  # untrusted numbers: remedies need no more
+    small = [value for value in range(1, most + 1) if number % value == 0]
     return small + [number // value for value in reversed(small) if value * value != number]
 
 
@@ -48,16 +54,32 @@ def degree_positive(context: RuleContext) -> Iterator[Violation]:
     """Every degree is at least 1."""
     layout = context.layout
     given = [name for name in _DEGREES if name not in layout.assumed]
-    for name in [*given, "distributed_optimizer_instances", "world_size"]:
-        attribute = "instances" if name == "distributed_optimizer_instances" else name
-        value = getattr(layout, attribute)
-        if value < 1:
-            yield Violation(
-                f"layout.{name}",
-                f"{name} is {value}; a degree counts ranks and is at least 1.",
-                {name: value},
-                f"{name}: 1, or leave the key out",
-            )
+    values = {name: getattr(layout, name) for name in given}
+    values["distributed_optimizer_instances"] = layout.instances
+    wrong = {name: value for name, value in values.items() if value < 1}
+    # A world size nobody gave is wrong because of a degree, or because the cluster is empty.
+    if layout.world_size < 1 and ("world_size" not in layout.assumed or not wrong):
+        wrong["world_size"] = layout.world_size
+    for name, value in wrong.items():
+        yield Violation(
+            f"layout.{name}",
+            f"{name} is {value}; a degree counts ranks and is at least 1.",
+            {name: value},
+            f"{name}: 1, or leave the key out",
+        )
+
+
+@rule("grid/world-too-large", source="a rank is one GPU")
+def world_too_large(context: RuleContext) -> Iterator[Violation]:
+    """Groups are listed up to 16,777,216 ranks."""
+    world_size = context.layout.world_size
+    if world_size > MOST_RANKS:
+        yield Violation(
+            "layout.world_size" if "world_size" not in context.layout.assumed else "layout",
+            f"{world_size} ranks: groups are listed up to {MOST_RANKS} ranks.",
+            {"world_size": world_size, "most": MOST_RANKS},
+            f"world_size: {MOST_RANKS} or less",
+        )
 
 
 @rule("grid/order-axes", source=f"{_PARALLEL_STATE} RankGenerator.__init__")
@@ -81,11 +103,12 @@ def order_axes(context: RuleContext) -> Iterator[Violation]:
 def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
     """An axis of more than one rank must stand in the order string."""
     layout = context.layout
-    needed = ["tp", "cp", "dp", "pp"]
-    if layout.framework == "megatron":
-        needed.insert(2, "ep")  # elsewhere experts live on a mesh of their own
-    for axis in needed:
-        degree = getattr(layout, axis)
+    needed = {"tp": layout.tp, "cp": layout.cp, "dp": layout.dp, "pp": layout.pp}
+    if layout.framework == "megatron":  # elsewhere experts live on a mesh of their own
+        # One order string serves both grids: dp is also the place of edp, tp that of etp.
+        needed |= {"tp": max(layout.tp, layout.etp), "dp": max(layout.dp, layout.edp)}
+        needed["ep"] = layout.ep
+    for axis, degree in needed.items():
         if axis not in layout.order and degree > 1:
             yield Violation(
                 "layout.order",
@@ -97,10 +120,15 @@ def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
 
 @rule("grid/world-divides", source=f"{_PARALLEL_STATE} initialize_model_parallel")
 def world_divides(context: RuleContext) -> Iterator[Violation]:
-    """The world size is a multiple of tp · pp · cp."""
+    """The world size is a multiple of tp · pp · cp (of the degrees given, with dp given)."""
     layout = context.layout
     block = layout.tp * layout.cp * layout.pp
-    if layout.world_size < 1 or layout.dp > 0 or block < 1:
+    if layout.world_size < 1:
+        return
+    if "dp" not in layout.assumed:
+        yield from _derived_degree(layout)
+        return
+    if layout.dp > 0 or block < 1:
         return
     numbers = {"world_size": layout.world_size, "tp": layout.tp, "cp": layout.cp, "pp": layout.pp}
     if block == 1 or layout.world_size % block == 0:
@@ -108,7 +136,6 @@ def world_divides(context: RuleContext) -> Iterator[Violation]:
     rest = layout.world_size % block
     widest = max(("tp", "cp", "pp"), key=lambda name: getattr(layout, name))
     others = block // getattr(layout, widest)
-    room = layout.world_size // math.gcd(layout.world_size, others)
     nearest = max(block, layout.world_size // block * block)
     remedy = f"a world size of {nearest} or {nearest + block}"
     if layout.world_size % others == 0:
@@ -123,12 +150,31 @@ def world_divides(context: RuleContext) -> Iterator[Violation]:
     )
 
 
+def _derived_degree(layout: Layout) -> Iterator[Violation]:
+    """Say why the degree left out beside a given dp (0 then) cannot be derived."""
+    degrees = {name: getattr(layout, name) for name in ("tp", "cp", "pp", "dp")}
+    given = {name: value for name, value in degrees.items() if name not in layout.assumed}
+    block = math.prod(given.values())
+    missing = next((name for name, value in degrees.items() if not value), None)
+    if missing is None or missing in given or min(given.values()) < 1:
+        return
+    listed = " × ".join(f"{name} {value}" for name, value in given.items())
+    nearest = max(block, layout.world_size // block * block)
+    yield Violation(
+        "layout.world_size",
+        f"world size {layout.world_size} is not divisible by {listed} = {block}, so {missing} does "
+        "not follow.",
+        {"world_size": layout.world_size, **given, "remainder": layout.world_size % block},
+        f"world_size: {nearest} or {nearest + block}",
+    )
+
+
 @rule("grid/world-product", source="rank = mixed-radix number over tp, cp, dp, pp")
 def world_product(context: RuleContext) -> Iterator[Violation]:
     """The degrees given multiply to the world size given."""
     layout = context.layout
     product = layout.tp * layout.cp * layout.pp * layout.dp
-    if layout.dp < 1 or product < 1 or product == layout.world_size:
+    if min(layout.dp, product, layout.world_size) < 1 or product == layout.world_size:
         return
     block = layout.tp * layout.cp * layout.pp
     fits = layout.world_size % block == 0
@@ -146,11 +192,14 @@ def world_fits_cluster(context: RuleContext) -> Iterator[Violation]:
     """The cluster has a GPU for every rank."""
     layout, slots = context.layout, context.slots
     if slots is not None and layout.world_size > slots:
+        block = layout.tp * layout.cp * layout.pp
+        room = slots // block if block > 0 else 0
+        smaller = f"dp: {room}, or " if room > 0 else ""
         yield Violation(
             "layout.world_size" if "world_size" not in layout.assumed else "cluster",
             f"{layout.world_size} ranks need as many GPUs; the cluster has {slots}.",
             {"world_size": layout.world_size, "gpus": slots},
-            f"a smaller layout (dp: {_nearest(slots, layout.dp)}) or more hosts",
+            f"{smaller}a smaller layout, or more hosts",
         )
 
 
@@ -166,16 +215,21 @@ def world_divides_expert(context: RuleContext) -> Iterator[Violation]:
     if block < 1 or layout.world_size < 1 or layout.edp > 0 or not layout.has_experts:
         return
     others = layout.etp * layout.pp
-    legal = (
-        _nearest(layout.world_size // others, layout.ep) if layout.world_size % others == 0 else "1"
-    )
+    if layout.world_size % others == 0:
+        remedy = f"ep: {_nearest(layout.world_size // others, layout.ep)}"
+        remedy += "; or etp: 1" if layout.etp > 1 else ""
+    elif layout.world_size % (layout.ep * layout.pp) == 0:
+        room = layout.world_size // (layout.ep * layout.pp)
+        remedy = f"etp: {_nearest(room, layout.etp)}"
+    else:
+        remedy = "ep: 1 and etp: 1"
     yield Violation(
-        "layout.ep",
+        "layout.etp" if "ep" in layout.assumed else "layout.ep",
         f"world size {layout.world_size} is not divisible by etp {layout.etp} × ep {layout.ep} × "
         f"pp {layout.pp} = {block}, the ranks that hold all experts once"
         + (" (etp left out: Megatron takes etp = tp)." if "etp" in layout.assumed else "."),
         {"world_size": layout.world_size, "etp": layout.etp, "ep": layout.ep, "pp": layout.pp},
-        f"ep: {legal}" + ("; or etp: 1" if layout.etp > 1 else ""),
+        remedy,
     )
 
 
@@ -205,6 +259,32 @@ def expert_dp_equals_dp(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(
+    "grid/pipeline-groups-equal",
+    source=f"{_PARALLEL_STATE} initialize_model_parallel (assertion on both grids' pp groups)",
+    frameworks=("megatron",),
+)
+def pipeline_groups_equal(context: RuleContext) -> Iterator[Violation]:
+    """Attention and experts have the same pipeline groups."""
+    layout = context.layout
+    sizes = (layout.tp, layout.cp, layout.dp, layout.etp, layout.ep, layout.edp)
+    if layout.pp <= 1 or min(sizes) < 1 or len(set(layout.order)) != len(layout.order):
+        return
+    if layout.order[-1] != "pp" and layout.edp != layout.dp:
+        return  # the rule above says so
+    dense, expert = decoder_grid(layout).stride("pp"), expert_grid(layout).stride("pp")
+    if dense == expert:
+        return
+    moved = "-".join([axis for axis in layout.order if axis != "pp"] + ["pp"])
+    yield Violation(
+        "layout.order",
+        f"order {'-'.join(layout.order)}: neighbouring stages are {dense} ranks apart for attention "
+        f"and {expert} for experts, since other axes stand before pp in the two grids.",
+        {"stride": dense, "expert_stride": expert},
+        f"order: {moved}",
+    )
+
+
+@rule(
     "pipeline/vp-needs-pp",
     source=f"{_PARALLEL_STATE} initialize_model_parallel",
     frameworks=("megatron",),
@@ -230,13 +310,14 @@ def vp_needs_pp(context: RuleContext) -> Iterator[Violation]:
 def instances_divide_dp(context: RuleContext) -> Iterator[Violation]:
     """Distributed optimizer instances divide dp · cp, and edp."""
     layout = context.layout
+    common = max(math.gcd(layout.dp * layout.cp, layout.edp), 1)
     for name, ranks in (("dp × cp", layout.dp * layout.cp), ("expert dp", layout.edp)):
         if layout.instances > 1 and ranks > 0 and ranks % layout.instances:
             yield Violation(
                 "layout.distributed_optimizer_instances",
                 f"{layout.instances} distributed optimizer instances do not divide {name} = {ranks}.",
                 {"instances": layout.instances, name.replace(" × ", "_").replace(" ", "_"): ranks},
-                f"distributed_optimizer_instances: {_nearest(ranks, layout.instances)}",
+                f"distributed_optimizer_instances: {_nearest(common, layout.instances)}",
             )
             return
 
@@ -327,9 +408,26 @@ def order_fixed(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule("grid/expert-mesh-order", source=_PARALLEL_DIMS, frameworks=("torch",))
+def expert_mesh_order(context: RuleContext) -> Iterator[Violation]:
+    """On a mesh with experts ep holds the fastest ranks, so the order is torchtitan's."""
+    layout = context.layout
+    order = [axis for axis in layout.order if getattr(layout, axis, 1) > 1 and axis != "ep"]
+    fixed = [axis for axis in ("tp", "cp", "dp", "pp") if axis in order]
+    if layout.ep > 1 and sorted(order) == sorted(fixed) and order != fixed:
+        yield Violation(
+            "layout.order",
+            f"order {'-'.join(layout.order)} with ep {layout.ep}: the sparse mesh [pp, dp_replicate, efsdp, ep] "
+            "covers the same ranks only when tp, cp and dp are faster than pp, in this order.",
+            {"order": "-".join(layout.order), "ep": layout.ep},
+            "order: tp-cp-dp-pp",
+        )
+
+
 GRID_RULES: tuple[Rule, ...] = (
     framework_not_modelled,
     degree_positive,
+    world_too_large,
     order_axes,
     order_missing_axis,
     world_divides,
@@ -337,6 +435,7 @@ GRID_RULES: tuple[Rule, ...] = (
     world_fits_cluster,
     world_divides_expert,
     expert_dp_equals_dp,
+    pipeline_groups_equal,
     vp_needs_pp,
     instances_divide_dp,
     hierarchical_sizes,
@@ -345,6 +444,7 @@ GRID_RULES: tuple[Rule, ...] = (
     ep_divides_sparse,
     etp_not_on_mesh,
     order_fixed,
+    expert_mesh_order,
 )
 """Rules that need nothing but the layout (and the number of GPUs)."""
 

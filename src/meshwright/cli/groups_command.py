@@ -1,0 +1,74 @@
+"""``meshwright groups``: who is in which group."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from meshwright.cli.output import finish, json_option, print_json, print_text
+
+if TYPE_CHECKING:
+    from meshwright.chain.plan import Outline
+    from meshwright.placement.place import Placement
+
+
+@click.command(
+    "groups",
+    short_help="Members of every communication group.",
+    epilog="""\b
+Example: every group that holds rank 5 of the 16-GPU example:
+  $ meshwright groups examples/llama3-8b-16gpu.yaml --rank 5
+  rank 5 on host0 GPU 5: tp 1, cp 0, dp 1, pp 0
+  tp 1 (position 1) on host0: 4 5 6 7
+  dp 1 (position 1) on host0 host1: 1 5 9 13""",
+)
+@click.argument("job", type=click.Path(path_type=str))
+@json_option
+@click.option("--rank", type=click.IntRange(min=0), help="Only groups that hold this rank.")
+@click.option(
+    "--axis", help="Only groups along this axis (tp, dp-cp, …) or of this framework name."
+)
+@click.option("--format", "style", type=click.Choice(["text", "csv"]), default="text")
+def command(job: str, rank: int | None, axis: str | None, style: str, *, as_json: bool) -> None:
+    """List the communication groups of JOB, in the framework's own order and names.
+
+    JOB is a YAML, JSON or TOML file; without a cluster it needs layout.world_size or all degrees.
+    """
+    from meshwright.chain.jobfile import load_job  # noqa: PLC0415 - heavy, only when used
+    from meshwright.chain.plan import outline_job  # noqa: PLC0415
+    from meshwright.report.groups_report import (  # noqa: PLC0415
+        chosen_kinds,
+        groups_csv,
+        groups_json,
+        groups_text,
+    )
+
+    outline = outline_job(load_job(job))
+    if rank is not None and rank >= outline.layout.world_size:
+        raise click.UsageError(
+            f"rank {rank}: the job has ranks 0 … {outline.layout.world_size - 1}"
+        )
+    kinds = chosen_kinds(outline, axis)
+    if style == "csv" and not as_json:
+        sys.stdout.writelines(groups_csv(kinds, rank))
+        finish(outline.findings)
+    placement = _placement(outline) if rank is not None else None
+    list_all = rank is not None or axis is not None
+    listed = kinds if as_json or list_all else []
+    document = groups_json(outline, listed, rank, placement)
+    if as_json:
+        print_json(document)
+    else:
+        print_text(groups_text(outline, kinds, document, list_all=list_all))
+    finish(outline.findings)
+
+
+def _placement(outline: Outline) -> Placement | None:
+    """Return where ranks sit, where the job has a cluster and a legal layout."""
+    from meshwright.chain.plan import place_ranks  # noqa: PLC0415
+
+    if outline.fabric is None or not outline.is_legal:
+        return None
+    return place_ranks(outline, outline.fabric)

@@ -1,0 +1,66 @@
+"""The command line: one lazily loaded module a command, so that ``--help`` is fast."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+COMMANDS = {
+    "groups": "Members of every communication group of a job.",
+    "map": "Which hardware paths each group uses, and how loaded every link is.",
+    "check": "Every rule of the rank grid that a layout breaks, and legal layouts nearby.",
+    "topo": "Read topology files: what is there, and what is wrong with it.",
+}
+EPILOG = (
+    "Exit status: 0 without error findings, 1 with some, 2 for unreadable input or wrong usage."
+)
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"meshwright.cli.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.version_option(package_name="meshwright", prog_name="meshwright")
+def cli() -> None:
+    """Map each communication group of a training job to the hardware paths it uses.
+
+    Start with:  meshwright map JOB.yaml
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program; errors that it raises on purpose become one clear message."""
+    from meshwright.errors import MeshwrightError  # noqa: PLC0415 - keeps --help fast
+
+    try:
+        cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
+    except MeshwrightError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
