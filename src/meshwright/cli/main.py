@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; errors that it raises on purpose become one clear message."""
     from meshwright.errors import MeshwrightError  # noqa: PLC0415 - keeps --help fast
 
+    # One short run that makes millions of small lists and no cycles: collecting only costs time.
+    gc.disable()
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
     except MeshwrightError as error:

@@ -26,7 +26,6 @@ from meshwright.cluster.presets import (
     node_from_preset,
     suggest_preset,
 )
-from meshwright.cluster.readers import read_topology
 from meshwright.cluster.sections import ClusterSection, FabricSection, HostList, NodeSection
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
@@ -48,6 +47,8 @@ class Merge:
 
     def read(self, source: str, key: str) -> Facts:
         """Read a topology file named in the cluster file; findings are kept."""
+        from meshwright.cluster.readers import read_topology  # noqa: PLC0415 - presets need no reader
+
         path = self.folder / source
         if not path.exists():
             raise InputError(Problem(self.place(key), f"no such file: {source}"))

@@ -68,12 +68,8 @@ class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_tiers(shape: TierShape) -> TierPlan:
     """Return the sizes of the fabric; see the module docstring."""
-    per_unit = min(shape.hosts_per_unit, shape.hosts)
-    downlinks = math.ceil(per_unit * shape.nics_per_host / shape.rails)
-    uplinks = max(1, round(downlinks / shape.oversubscription))
-    units = math.ceil(shape.hosts / shape.hosts_per_unit)
-    # Leaves that must reach each other; on a rail-only fabric those of one rail.
-    leaves = units * (shape.rails if shape.rails_meet else 1)
+    _, uplinks = _leaf_cable_counts(shape)
+    units, leaves = _joined_leaves(shape)
     if leaves == 1:
         return _plan(shape, (0, units, 0, 0))
     if not shape.rails_meet or math.ceil(leaves * uplinks / shape.radix) <= uplinks:
@@ -81,6 +77,38 @@ def plan_tiers(shape: TierShape) -> TierPlan:
     units_per_pod = max(1, shape.radix // 2 // shape.rails)
     spines = _spines(uplinks, units_per_pod * shape.rails * uplinks / (shape.radix / 2))
     return _plan(shape, (uplinks, units_per_pod, spines, math.ceil(leaves * uplinks / shape.radix)))
+
+
+def _joined_leaves(shape: TierShape) -> tuple[int, int]:
+    """Return units, and leaves that must reach each other (rail-only: those of one rail)."""
+    units = math.ceil(shape.hosts / shape.hosts_per_unit)
+    return units, units * (shape.rails if shape.rails_meet else 1)
+
+
+def _leaf_cable_counts(shape: TierShape) -> tuple[int, int]:
+    """Return cables of one leaf: down to NICs, up to spines."""
+    per_unit = min(shape.hosts_per_unit, shape.hosts)
+    downlinks = math.ceil(per_unit * shape.nics_per_host / shape.rails)
+    if _joined_leaves(shape)[1] == 1:
+        return downlinks, 0
+    return downlinks, max(1, round(downlinks / shape.oversubscription))
+
+
+def leaf_ports(shape: TierShape) -> int:
+    """Return the ports that one leaf of a full unit needs; a lone leaf needs none upwards."""
+    return sum(_leaf_cable_counts(shape))
+
+
+def fit_unit(shape: TierShape) -> TierShape:
+    """Return the shape with the largest unit, no larger than asked, whose leaves have the ports."""
+    for per_unit in range(min(shape.hosts_per_unit, shape.hosts), 0, -1):
+        if per_unit == shape.hosts:
+            smaller = shape
+        else:
+            smaller = msgspec.structs.replace(shape, hosts_per_unit=per_unit)
+        if leaf_ports(smaller) <= shape.radix:
+            return smaller
+    return msgspec.structs.replace(shape, hosts_per_unit=1)
 
 
 def _plan(shape: TierShape, sizes: tuple[int, int, int, int]) -> TierPlan:
@@ -160,17 +188,23 @@ def _core_cables(plan: TierPlan, leaves_in_pod: Ints) -> tuple[Ints, Ints]:
 
 
 def core_idealised(plan: TierPlan, radix: int) -> list[Finding]:
-    """Say where one tier of core switches could not reach every pod."""
-    if not plan.core_switches or plan.pods <= radix:
+    """Say where one tier of core switches (rail-only: of spines) could not reach every pod."""
+    if plan.core_switches:
+        count, what, above = plan.pods, "pods on core switches", "one tier of core"
+    elif not plan.rails_meet:
+        count, what, above = plan.units, "units on spines", "one tier of spines"
+    else:
+        return []
+    if count <= radix:
         return []
     return [
         Finding(
             "fabric/core-idealised",
             Severity.NOTE,
             Place(subject="cluster.fabric"),
-            f"{plan.pods} pods on core switches of {radix} ports need more than one tier of core; "
+            f"{count} {what} of {radix} ports need more than {above}; "
             "it is drawn as one that blocks nothing.",
-            {"pods": plan.pods, "radix": radix},
+            {"pods" if plan.core_switches else "units": count, "radix": radix},
             "fabric: {preset: rail-optimized, radix: …} with the ports of your switches",
         )
     ]

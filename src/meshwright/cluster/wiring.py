@@ -18,6 +18,8 @@ from meshwright.cluster.tiers import (
     DEFAULT_RADIX,
     TierShape,
     core_idealised,
+    fit_unit,
+    leaf_ports,
     plan_tiers,
     tiered_network,
 )
@@ -25,6 +27,7 @@ from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 
 PlaceOf = Callable[[str], Place]
+_MANAGED = re.compile(r"MF0;(?P<name>[^:;]+):[^:;/]+/U\d+\Z")
 
 
 def _nic_rate(node: NodeType) -> float:
@@ -42,11 +45,15 @@ def preset_wiring(
         hosts=len(hosts.names),
         rails=nics if kind.startswith("rail") else 1,
         nics_per_host=nics,
-        hosts_per_unit=fabric.hosts_per_unit or hosts_per_unit,
+        hosts_per_unit=min(fabric.hosts_per_unit or hosts_per_unit, len(hosts.names)),
         oversubscription=fabric.oversubscription or 1.0,
         radix=fabric.radix or DEFAULT_RADIX,
         rails_meet=kind != "rail-only",
     )
+    if fabric.hosts_per_unit is None:
+        shape = fit_unit(shape)
+    if leaf_ports(shape) > shape.radix:
+        findings.append(_leaf_too_small(shape))
     plan = plan_tiers(shape)
     findings += core_idealised(plan, shape.radix)
     network = tiered_network(
@@ -56,7 +63,20 @@ def preset_wiring(
     nic = np.tile(np.arange(nics, dtype=np.int32), shape.hosts)
     rail = nic if shape.rails > 1 else np.zeros_like(nic)
     leaf = host // shape.hosts_per_unit * shape.rails + rail
-    return Wiring(network, leaf.astype(np.int32), nic if shape.rails > 1 else nic)
+    return Wiring(network, leaf.astype(np.int32), nic)
+
+
+def _leaf_too_small(shape: TierShape) -> Finding:
+    fits = fit_unit(shape).hosts_per_unit
+    return Finding(
+        "fabric/leaf-ports",
+        Severity.WARNING,
+        Place(subject="cluster.fabric"),
+        f"{shape.hosts_per_unit} hosts a unit need {leaf_ports(shape)} ports on a leaf of "
+        f"{shape.radix}; the leaf is drawn as one that has them.",
+        {"hosts_per_unit": shape.hosts_per_unit, "ports": leaf_ports(shape), "radix": shape.radix},
+        f"fabric: {{hosts_per_unit: {fits}}}, or radix: with the ports of your switches",
+    )
 
 
 def facts_wiring(
@@ -222,6 +242,12 @@ def _partial_hosts(partial: list[str], leaf: np.ndarray, place: PlaceOf) -> Find
     )
 
 
+def _short(name: str) -> str:
+    """Return the part of a managed switch's description that people use: ``MF0;LEAF-1:MQM9700/U1``."""
+    match = _MANAGED.match(name)
+    return match["name"] if match else name
+
+
 def _graph(facts: Facts, levels: SwitchLevels) -> tuple[GraphNetwork, dict[str, int]]:
     switches = facts.switches or ()
     number = {switch.id: index for index, switch in enumerate(switches)}
@@ -239,7 +265,7 @@ def _graph(facts: Facts, levels: SwitchLevels) -> tuple[GraphNetwork, dict[str, 
     component = components(len(switches), lower, upper)[switch_of_leaf]
     names: tuple[Literal["leaf-spine"], Literal["spine-core"]] = ("leaf-spine", "spine-core")
     network = GraphNetwork(
-        switch_names=[switch.name for switch in switches],
+        switch_names=[_short(switch.name) for switch in switches],
         switch_of_leaf=switch_of_leaf,
         unit_of_leaf=np.array([levels.unit_of_leaf[leaf] for leaf in leaves], dtype=np.int32),
         pod_of_leaf=component,

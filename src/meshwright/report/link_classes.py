@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.chain.plan import Plan
+from meshwright.report.distinct import distinct_rows
 
 Floats = NDArray[np.float64]
 _STEPS = 1e9
@@ -45,21 +46,22 @@ def link_groups(plan: Plan) -> list[LinkGroup]:
         names.setdefault((c.kind, c.tier, c.capacity_bytes_per_s), len(names))
         for c in links.classes
     ]
-    key = np.array(merged, dtype=np.uint64)[links.class_of_link]
+    columns: list[NDArray[np.generic]] = [np.array(merged, dtype=np.uint16)[links.class_of_link]]
     for load in plan.load_bytes:
         most = load.max(initial=0.0)
         if most > 0:
-            key = key * np.uint64(0x9E3779B97F4A7C15) + np.rint(load * (_STEPS / most)).astype(
-                np.uint64
-            )
-    # Equal links mostly stand together, so only the heads of runs are sorted.
-    heads = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    lengths = np.diff(np.append(heads, len(key)))
-    _, first, where = np.unique(key[heads], return_index=True, return_inverse=True)
-    counts = np.bincount(where.ravel(), weights=lengths).astype(np.int64)
+            columns.append(np.rint(load * (_STEPS / most)).astype(np.int64))
+    # Equal links mostly stand together, so only the first of each run is compared with others.
+    differs = np.zeros(len(links), dtype=bool)
+    differs[0] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    heads = np.flatnonzero(differs)
+    lengths = np.diff(np.append(heads, len(links)))
+    first, where, _ = distinct_rows([column[heads] for column in columns])
+    counts = np.bincount(where, weights=lengths)
     groups = [
-        _group(plan, int(heads[index]), int(count))
-        for index, count in zip(first, counts, strict=True)
+        _group(plan, int(heads[index]), int(count)) for index, count in zip(first, counts, strict=True)
     ]
     return sorted(groups, key=_busiest_first)
 

@@ -34,6 +34,7 @@ _REACH = {
     "network": "between hosts",
 }
 BUSY_ROWS = 8
+_NAME_WIDTH = 32
 CLASS_ROWS = 6
 
 
@@ -61,21 +62,22 @@ def map_text(plan: Plan) -> str:
         f"{outline.job.name} on {format_count(layout.world_size)} GPUs ({cluster}): {degrees_text(layout)}, "
         f"order {'-'.join(layout.order)}, {layout.framework}"
     )
-    parts = [paragraph(title), paragraph(_verdict(plan))]
+    groups = link_groups(plan) if plan.routes else []
+    parts = [paragraph(title), paragraph(_verdict(plan, groups))]
     loud = findings_text(outline.findings, Severity.ERROR, Severity.WARNING)
     parts += [loud] if loud else []
     if plan.routes:
-        parts += [_axes_table(plan), _classes_text(plan), _links_table(plan)]
+        parts += [_axes_table(plan), _classes_text(plan), _links_table(plan, groups)]
     quiet = findings_text(outline.findings, Severity.NOTE)
     parts += [quiet] if quiet else []
     parts.append(_trust(plan))
     return "\n\n".join(part for part in parts if part)
 
 
-def _verdict(plan: Plan) -> str:
+def _verdict(plan: Plan, groups: list[LinkGroup]) -> str:
     findings = plan.outline.findings
     text = counted(findings) + "."
-    busy = [group for group in link_groups(plan) if group.busy_s] if plan.routes else []
+    busy = [group for group in groups if group.busy_s]
     if busy:
         first = busy[0]
         axis = max(first.load_by_axis, key=first.load_by_axis.__getitem__)
@@ -182,42 +184,51 @@ def _class_text(route: AxisRoute, one: dict[str, Any], is_one_of_many: bool) -> 
     return text
 
 
-def _links_table(plan: Plan) -> str:
-    groups = [group for group in link_groups(plan) if group.load_bytes > 0]
+def _links_table(plan: Plan, every: list[LinkGroup]) -> str:
+    groups = [group for group in every if group.load_bytes > 0]
     if not groups:
         return "No load is known: see the notes."
     rows = []
     for group in groups[:BUSY_ROWS]:
-        fabric = plan.fabric
-        links = fabric.links
-        tail = fabric.node_name(int(links.tail[group.example]))
-        used = ", ".join(
-            f"{axis_label(axis)} {load / group.load_bytes:.0%}".replace("%", " %")
-            for axis, load in sorted(group.load_by_axis.items(), key=lambda item: -item[1])
-        )
         rows.append(
             (
-                _KINDS[group.kind] + (f" {group.tier}" if group.tier else ""),
-                f"{tail} →",
+                _link_name(plan, group),
                 format_bytes(group.load_bytes),
-                "rate unknown" if group.busy_s is None else format_seconds(group.busy_s),
-                f"{used}  ({format_count(group.count - 1)} like it)",
+                "no rate" if group.busy_s is None else format_seconds(group.busy_s),
+                format_count(group.count),
+                _users(group),
             )
         )
-    text = table(("busiest links", "", "load/step", "busy", "used by"), rows)
+    text = table(("busiest links", "load/step", "busy", "links", "used by"), rows)
     more = len(groups) - BUSY_ROWS
     return (
         text
         + (f"\n… {more} more classes of links: --json lists them" if more > 0 else "")
         + "\n\n"
-        + _rails(plan, groups)
+        + _rails(plan, every)
     )
+
+
+def _link_name(plan: Plan, group: LinkGroup) -> str:
+    fabric = plan.fabric
+    tail = fabric.node_name(int(fabric.links.tail[group.example]))
+    name = f"{_KINDS[group.kind]} {tail} →"
+    if group.kind == "fabric":
+        name = f"{tail} → {fabric.node_name(int(fabric.links.head[group.example]))}"
+    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
+
+
+def _users(group: LinkGroup) -> str:
+    """Return the axes that load a link, with their shares; at most two."""
+    shares = sorted(group.load_by_axis.items(), key=lambda item: -item[1])
+    text = ", ".join(f"{axis_label(axis)} {100 * load / group.load_bytes:.0f} %" for axis, load in shares[:2])
+    return text + (", …" if len(shares) > 2 else "")
 
 
 def _rails(plan: Plan, groups: list[LinkGroup]) -> str:
     """Say whether the NICs carry the same, and by how much not."""
-    nics = [group for group in link_groups(plan) if group.kind == "nic"]
-    if not nics or not any(group.kind == "nic" for group in groups):
+    nics = [group for group in groups if group.kind == "nic"]
+    if not any(group.load_bytes > 0 for group in nics):
         return ""
     loads = [group.load_bytes for group in nics]
     total = sum(group.count for group in nics)

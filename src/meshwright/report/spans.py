@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.report.distinct import distinct_rows
 from meshwright.routes.axis import AxisRoute
 from meshwright.routes.spans import Span
 
@@ -37,13 +38,11 @@ def span_classes(route: AxisRoute) -> list[dict[str, Any]]:
         for span in route.spans
         for column in (span.domains, span.members_min, span.members_max, span.crossings)
     ]
-    table = np.stack(columns, axis=1)
-    rows, where, counts = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-    where = where.ravel()
+    first, where, counts = distinct_rows(columns)
     classes = []
     for index in np.argsort(-counts, kind="stable").tolist():
         groups = np.flatnonzero(where == index)[:LISTED_GROUPS].tolist()
-        figures = rows[index].tolist()
+        figures = [int(column[first[index]]) for column in columns]
         by_tier = {
             span.tier: {
                 "domains": figures[4 * position],

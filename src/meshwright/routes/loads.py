@@ -64,8 +64,11 @@ class LoadCollector:
         ]
         self._inside.append((host, a * devices + b, size_bytes))
 
-    def nic_to_nic(self, src: Longs, dst: Longs, size_bytes: Floats) -> None:
-        """Add flows over the network; flows that no path joins are counted as lost."""
+    def nic_to_nic(self, src: Longs, dst: Longs, size_bytes: Floats) -> Floats:
+        """Add flows over the network; return the bytes of each that arrive.
+
+        Flows that no path joins are counted as lost and arrive with 0: they load nothing.
+        """
         fabric = self.fabric
         leaf_src, leaf_dst = fabric.leaf_of_nic[src], fabric.leaf_of_nic[dst]
         network = fabric.network
@@ -74,10 +77,12 @@ class LoadCollector:
             component = network.component_of_leaf
             joined &= component[leaf_src] == component[leaf_dst]
         self.lost_bytes += float(size_bytes[~joined].sum())
+        arriving = np.where(joined, size_bytes, 0.0)
         src, dst, size_bytes = src[joined], dst[joined], size_bytes[joined]
         self._nic_out += _sum_at(src, size_bytes, len(self._nic_out))
         self._nic_in += _sum_at(dst, size_bytes, len(self._nic_in))
         self._leaf_flows.append((leaf_src[joined], leaf_dst[joined], size_bytes))
+        return arriving
 
     def load_bytes(self) -> Floats:
         """Return bytes on every link."""

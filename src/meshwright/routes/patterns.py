@@ -132,25 +132,32 @@ def _ring_between_cells(
     channel = np.arange(len(cell)) - np.repeat(np.cumsum(ways) - ways, ways)
     out, back = exits.start[cell] + channel, exits.start[cells.next_cell[cell]] + channel
     share = edge_bytes[cells.group[cell]] / np.repeat(ways, ways)
-    into.nic_to_nic(exits.nic[out], exits.nic[back], share)
-    into.gpu_to_nic(cells.slot[exits.member[back]], exits.nic[back], share, reverse=True)
+    arriving = into.nic_to_nic(exits.nic[out], exits.nic[back], share)
+    into.gpu_to_nic(cells.slot[exits.member[back]], exits.nic[back], arriving, reverse=True)
     by_nvlink = switched[cell]
     owner = out[by_nvlink]
-    into.gpu_to_nic(cells.slot[exits.member[owner]], exits.nic[owner], share[by_nvlink])
+    into.gpu_to_nic(cells.slot[exits.member[owner]], exits.nic[owner], arriving[by_nvlink])
     rest = ~by_nvlink
     if rest.any():
-        _cross_host(cells, exits, (cell[rest], out[rest], share[rest]), into)
+        _cross_host(cells, exits, (cell[rest], out[rest]), (share[rest], arriving[rest]), into)
 
 
 def _cross_host(
-    cells: Cells, exits: _Exits, ways: tuple[Longs, Longs, Floats], into: LoadCollector
+    cells: Cells,
+    exits: _Exits,
+    ways: tuple[Longs, Longs],
+    carried: tuple[Floats, Floats],
+    into: LoadCollector,
 ) -> None:
-    """Without NVLink a channel enters at its NIC's member, passes all others, and leaves by PCIe."""
-    cell, way, share = ways
+    """Without NVLink a channel enters at its NIC's member, passes all others, and leaves by PCIe.
+
+    ``carried``: bytes of the channel, and those that arrive in the next cell.
+    """
+    (cell, way), (share, arriving) = ways, carried
     first = exits.member[way] - cells.start[cell]
     size = cells.size[cell]
     last = cells.start[cell] + (first + size - 1) % size
-    into.gpu_to_nic(cells.slot[last], exits.nic[way], share)
+    into.gpu_to_nic(cells.slot[last], exits.nic[way], arriving)
     hops = size - 1
     step = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
     base, begin, count = (np.repeat(one, hops) for one in (cells.start[cell], first, size))
@@ -173,28 +180,60 @@ def transfer(a: Longs, b: Longs, size_bytes: Floats, into: LoadCollector) -> Non
     nic_a, nic_b = fabric.nic_of_slot[a].astype(np.int64), fabric.nic_of_slot[b].astype(np.int64)
     has = away & (nic_a >= 0) & (nic_b >= 0)
     into.lost_bytes += float(size_bytes[away & ~has].sum())
-    into.gpu_to_nic(a[has], nic_a[has], size_bytes[has])
-    into.nic_to_nic(nic_a[has], nic_b[has], size_bytes[has])
-    into.gpu_to_nic(b[has], nic_b[has], size_bytes[has], reverse=True)
+    arriving = into.nic_to_nic(nic_a[has], nic_b[has], size_bytes[has])
+    into.gpu_to_nic(a[has], nic_a[has], arriving)
+    into.gpu_to_nic(b[has], nic_b[has], arriving, reverse=True)
 
 
 def all_to_all(groups: GroupSlots, send_bytes: Floats, into: LoadCollector) -> None:
     """Add pairwise all-to-alls: every member sends ``send_bytes[g] / degree`` to every member.
 
-    Off the island a flow goes by the member (of the group, in the sender's NVLink island) whose
-    NIC is on the receiver's rail (PXN), over NVLink to it first; where there is none, or no
-    NVLink switch, by the sender's own NIC, across rails.
+    Off the island a flow goes by the member (of the group, in the sender's host, else in its
+    NVLink island) whose NIC is on the receiver's rail (PXN), over NVLink to it first; where there
+    is none, or no NVLink switch, by the sender's own NIC, across rails.
     """
     cells = groups.cells
     degree = groups.slots.shape[1]
     if degree < 2:
         return
     _exchange_inside(cells, send_bytes / degree, into)
-    proxy = _proxies(into.fabric, cells)
-    per_group = cells.cells_of_group * degree
+    senders = _Senders.of(into.fabric, cells)
+    per_group = np.bincount(cells.group[senders.cell], minlength=len(groups.slots)) * degree
     for begin, end in _chunks(per_group):
         if (cells.cells_of_group[begin:end] > 1).any():
-            _exchange_outside(groups, (begin, end), send_bytes / degree, proxy, into)
+            _exchange_outside(groups, (begin, end), send_bytes / degree, senders, into)
+
+
+@dataclass(frozen=True, slots=True)
+class _Senders:
+    """Members of one cell in one host, which all send by the same relays: ``B`` blocks.
+
+    ``cell[B]`` in ascending order; members of block b are ``member[start[b] : start[b + 1]]``;
+    ``relay[b, rail]`` is the member that sends for the block on a rail, -1 for none.
+    """
+
+    cell: Longs
+    start: Longs
+    member: Longs
+    block_of_member: Longs
+    relay: Longs
+
+    @staticmethod
+    def of(fabric: Fabric, cells: Cells) -> _Senders:
+        hosts = fabric.num_hosts
+        key = cells.cell_of_member * hosts + fabric.host_of_slot[cells.slot]
+        known, block, count = np.unique(key, return_inverse=True, return_counts=True)
+        cell = known // hosts
+        # An NVLink domain of many hosts has many NICs on a rail: a host's own comes first.
+        near = _proxies(fabric, cells, block, len(cell))
+        far = _proxies(fabric, cells, cells.cell_of_member, len(cells.group))
+        return _Senders(
+            cell=cell,
+            start=np.concatenate([[0], np.cumsum(count)]),
+            member=np.argsort(block, kind="stable"),
+            block_of_member=block,
+            relay=np.where(near >= 0, near, far[cell]),
+        )
 
 
 def _chunks(work: Longs) -> list[tuple[int, int]]:
@@ -220,68 +259,79 @@ def _exchange_inside(cells: Cells, pair_bytes: Floats, into: LoadCollector) -> N
         transfer(cells.slot[a], cells.slot[b], pair_bytes[cells.group[cell[a]]], into)
 
 
-def _proxies(fabric: Fabric, cells: Cells) -> Longs:
-    """Return ``member[cell, rail]``: the member that sends for the cell on a rail; -1 for none."""
-    nic = fabric.nic_of_slot[cells.slot]
-    rail = np.where(
-        nic >= 0, fabric.rail_of_nic[np.maximum(nic, 0)] if len(fabric.rail_of_nic) else -1, -1
-    )
+def _proxies(fabric: Fabric, cells: Cells, owner: Longs, count: int) -> Longs:
+    """Return ``member[count, rail]``: the first member of each owner on a rail; -1 for none."""
+    rail = _rail_of_member(fabric, cells)
     rails = int(rail.max(initial=0)) + 1
-    proxy = np.full((len(cells.group), rails), -1, dtype=np.int64)
+    proxy = np.full((count, rails), -1, dtype=np.int64)
     known = np.flatnonzero((rail >= 0) & _has_switch(fabric, cells)[cells.cell_of_member])[::-1]
-    proxy[cells.cell_of_member[known], rail[known]] = known  # reversed: the first member wins
+    proxy[owner[known], rail[known]] = known  # reversed: the first member wins
     return proxy
+
+
+def _rail_of_member(fabric: Fabric, cells: Cells) -> Longs:
+    """Return the rail of each member's NIC; -1 without NIC, or where the rail is unknown."""
+    nic = fabric.nic_of_slot[cells.slot].astype(np.int64)
+    rail = np.full(len(nic), -1, dtype=np.int64)
+    rail[nic >= 0] = fabric.rail_of_nic[nic[nic >= 0]]
+    return rail
 
 
 def _exchange_outside(
     groups: GroupSlots,
     span: tuple[int, int],
     pair_bytes: Floats,
-    proxy: Longs,
+    senders: _Senders,
     into: LoadCollector,
 ) -> None:
-    """Add the flows of one run of groups from every cell to every member outside it."""
-    cells, fabric = groups.cells, into.fabric
+    """Add the flows of one run of groups from every block to every member outside its cell."""
+    cells = groups.cells
     degree = groups.slots.shape[1]
-    cell = np.repeat(np.arange(cells.group_start[span[0]], cells.group_start[span[1]]), degree)
-    first_member = cells.group[cell] * degree  # members stand group by group
-    target = first_member + np.arange(len(cell)) % degree
-    away = cells.cell_of_member[target] != cell
-    cell, target = cell[away], target[away]
-    nic = fabric.nic_of_slot[cells.slot].astype(np.int64)
-    rail = np.where(nic[target] >= 0, fabric.rail_of_nic[np.maximum(nic[target], 0)], -1)
-    relay = np.where((rail >= 0) & (rail < proxy.shape[1]), proxy[cell, np.maximum(rail, 0)], -1)
-    size = pair_bytes[cells.group[cell]]
+    first, last = np.searchsorted(cells.group[senders.cell], span)
+    block = np.repeat(np.arange(first, last), degree)
+    first_member = cells.group[senders.cell[block]] * degree  # members stand group by group
+    target = first_member + np.arange(len(block)) % degree
+    away = cells.cell_of_member[target] != senders.cell[block]
+    block, target = block[away], target[away]
+    rail = _rail_of_member(into.fabric, cells)[target]
+    relay = np.where(rail >= 0, senders.relay[block, np.maximum(rail, 0)], -1)
+    size = pair_bytes[cells.group[senders.cell[block]]]
     by_relay = relay >= 0
-    _send_by_relay(
-        cells, (cell[by_relay], relay[by_relay], target[by_relay], size[by_relay]), nic, into
-    )
-    _send_directly(cells, (cell[~by_relay], target[~by_relay], size[~by_relay]), into)
+    flows = (block[by_relay], relay[by_relay], target[by_relay], size[by_relay])
+    _send_by_relay(cells, senders, flows, into)
+    _send_directly(cells, senders, (block[~by_relay], target[~by_relay], size[~by_relay]), into)
 
 
 def _send_by_relay(
-    cells: Cells, flows: tuple[Longs, Longs, Longs, Floats], nic: Longs, into: LoadCollector
+    cells: Cells,
+    senders: _Senders,
+    flows: tuple[Longs, Longs, Longs, Floats],
+    into: LoadCollector,
 ) -> None:
-    cell, relay, target, size = flows
-    total = size * cells.size[cell]
-    into.nic_to_nic(nic[relay], nic[target], total)
+    block, relay, target, size = flows
+    nic = into.fabric.nic_of_slot[cells.slot].astype(np.int64)
+    count = np.diff(senders.start)[block]
+    total = into.nic_to_nic(nic[relay], nic[target], size * count)
     into.gpu_to_nic(cells.slot[relay], nic[relay], total)
     into.gpu_to_nic(cells.slot[target], nic[target], total, reverse=True)
-    # Every other member of the cell hops to the relay: the cell's hops, less the relay's own.
-    per_cell = np.bincount(cell, weights=size, minlength=len(cells.group))
-    own = np.bincount(relay, weights=size, minlength=len(cells.slot))
-    out = per_cell[cells.cell_of_member] - own
-    received = np.bincount(relay, weights=total - size, minlength=len(cells.slot))
-    into.nvlink(cells.slot, cells.slot[:0], out)
+    # Every other member of the block hops to the relay: the block's hops, less the relay's own.
+    size = total / count
+    per_block = np.bincount(block, weights=size, minlength=len(senders.cell))
+    kept = np.where(senders.block_of_member[relay] == block, size, 0.0)
+    own = np.bincount(relay, weights=kept, minlength=len(cells.slot))
+    received = np.bincount(relay, weights=total - kept, minlength=len(cells.slot))
+    into.nvlink(cells.slot, cells.slot[:0], per_block[senders.block_of_member] - own)
     into.nvlink(cells.slot[:0], cells.slot, received)
 
 
-def _send_directly(cells: Cells, flows: tuple[Longs, Longs, Floats], into: LoadCollector) -> None:
-    cell, target, size = flows
-    if not len(cell):
+def _send_directly(
+    cells: Cells, senders: _Senders, flows: tuple[Longs, Longs, Floats], into: LoadCollector
+) -> None:
+    block, target, size = flows
+    if not len(block):
         return
-    count = cells.size[cell]
-    row = np.repeat(np.arange(len(cell)), count)
+    count = np.diff(senders.start)[block]
+    row = np.repeat(np.arange(len(block)), count)
     step = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    sender = cells.start[cell[row]] + step
+    sender = senders.member[senders.start[block[row]] + step]
     transfer(cells.slot[sender], cells.slot[target[row]], size[row], into)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.network import components
 from meshwright.routes.cells import Cells
 
 Longs = NDArray[np.int64]
@@ -49,24 +50,20 @@ def host_components(fabric: Fabric, hosts: NDArray[np.integer]) -> list[list[int
 
     Hosts of one list can reach each other (by some NIC); hosts of different lists cannot.
     """
-    label = {int(host): int(host) for host in hosts}
-
-    def find(host: int) -> int:
-        while label[host] != host:
-            label[host] = label[label[host]]
-            host = label[host]
-        return host
-
-    first: dict[tuple[str, int], int] = {}
-    picked = np.isin(fabric.host_of_slot, hosts)
-    for name, values in (("nvlink", fabric.island_of_slot), ("net", fabric.component_of_slot)):
-        pairs = np.unique(np.stack([fabric.host_of_slot[picked], values[picked]]), axis=1)
-        for host, value in pairs.T.tolist():
-            if value >= 0:
-                other = first.setdefault((name, value), host)
-                low, high = sorted((find(host), find(other)))
-                label[high] = low
-    groups: dict[int, list[int]] = {}
-    for host in dict.fromkeys(int(one) for one in hosts):
-        groups.setdefault(find(host), []).append(host)
-    return list(groups.values())
+    picked = np.zeros(fabric.num_hosts, dtype=bool)
+    picked[hosts] = True
+    slots = np.flatnonzero(picked[fabric.host_of_slot])
+    host = fabric.host_of_slot[slots]
+    edges = []
+    for values in (fabric.island_of_slot[slots], fabric.component_of_slot[slots]):
+        known = values >= 0
+        first = np.full(int(values.max(initial=-1)) + 1, fabric.num_hosts, dtype=np.int32)
+        np.minimum.at(first, values[known], host[known])
+        edges.append((host[known], first[values[known]]))
+    low, high = (np.concatenate(ends) for ends in zip(*edges, strict=True))
+    label = components(fabric.num_hosts, low, high)
+    order = np.flatnonzero(picked)
+    parts: dict[int, list[int]] = {}
+    for one, part in zip(order.tolist(), label[order].tolist(), strict=True):
+        parts.setdefault(part, []).append(one)
+    return list(parts.values())

@@ -24,7 +24,10 @@ _LARGEST_TRIED = 1 << 16
 
 
 def divisors(number: int) -> list[int]:
-    """Return all divisors of a positive number, in order (above 2**32 those with a small cofactor)."""
+    """Return the divisors of a positive number, in order.
+
+    All of them up to 2**32; above, those that are small or have a small cofactor.
+    """
     most = min(math.isqrt(number), _LARGEST_TRIED)  # untrusted numbers: remedies need no more
     small = [value for value in range(1, most + 1) if number % value == 0]
     return small + [number // value for value in reversed(small) if value * value != number]
@@ -110,12 +113,20 @@ def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
         needed["ep"] = layout.ep
     for axis, degree in needed.items():
         if axis not in layout.order and degree > 1:
+            of = " of experts" if degree != getattr(layout, axis) else ""
             yield Violation(
                 "layout.order",
-                f"{axis} has {degree} ranks a group but order {'-'.join(layout.order)} does not name it.",
+                f"{axis}{of} has {degree} ranks a group but order {'-'.join(layout.order)} "
+                "does not name it.",
                 {"axis": axis, "degree": degree, "order": "-".join(layout.order)},
-                f"order: {'-'.join((*layout.order, axis))}, or the place where {axis} belongs",
+                f"order: {_with_axis(layout.order, axis)}, or the place where {axis} belongs",
             )
+
+
+def _with_axis(order: tuple[str, ...], axis: str) -> str:
+    """Return the order with an axis added: last, but before a closing pp."""
+    tail = order[-1:] if order[-1:] == ("pp",) else ()
+    return "-".join((*order[: len(order) - len(tail)], axis, *tail))
 
 
 @rule("grid/world-divides", source=f"{_PARALLEL_STATE} initialize_model_parallel")
@@ -194,7 +205,9 @@ def world_fits_cluster(context: RuleContext) -> Iterator[Violation]:
     if slots is not None and layout.world_size > slots:
         block = layout.tp * layout.cp * layout.pp
         room = slots // block if block > 0 else 0
-        smaller = f"dp: {room}, or " if room > 0 else ""
+        change = {"world_size": room * block, "dp": room}
+        keys = [f"{key}: {value}" for key, value in change.items() if key not in layout.assumed]
+        smaller = " and ".join(keys) + ", or " if keys and room > 0 else ""
         yield Violation(
             "layout.world_size" if "world_size" not in layout.assumed else "cluster",
             f"{layout.world_size} ranks need as many GPUs; the cluster has {slots}.",
@@ -267,7 +280,7 @@ def pipeline_groups_equal(context: RuleContext) -> Iterator[Violation]:
     """Attention and experts have the same pipeline groups."""
     layout = context.layout
     sizes = (layout.tp, layout.cp, layout.dp, layout.etp, layout.ep, layout.edp)
-    if layout.pp <= 1 or min(sizes) < 1 or len(set(layout.order)) != len(layout.order):
+    if layout.pp <= 1 or min(sizes) < 1 or any(order_missing_axis.check(context)):
         return
     if layout.order[-1] != "pp" and layout.edp != layout.dp:
         return  # the rule above says so
@@ -277,8 +290,8 @@ def pipeline_groups_equal(context: RuleContext) -> Iterator[Violation]:
     moved = "-".join([axis for axis in layout.order if axis != "pp"] + ["pp"])
     yield Violation(
         "layout.order",
-        f"order {'-'.join(layout.order)}: neighbouring stages are {dense} ranks apart for attention "
-        f"and {expert} for experts, since other axes stand before pp in the two grids.",
+        f"order {'-'.join(layout.order)}: neighbouring stages are {dense} ranks apart for "
+        f"attention and {expert} for experts, since other axes stand before pp in the two grids.",
         {"stride": dense, "expert_stride": expert},
         f"order: {moved}",
     )
@@ -417,8 +430,9 @@ def expert_mesh_order(context: RuleContext) -> Iterator[Violation]:
     if layout.ep > 1 and sorted(order) == sorted(fixed) and order != fixed:
         yield Violation(
             "layout.order",
-            f"order {'-'.join(layout.order)} with ep {layout.ep}: the sparse mesh [pp, dp_replicate, efsdp, ep] "
-            "covers the same ranks only when tp, cp and dp are faster than pp, in this order.",
+            f"order {'-'.join(layout.order)} with ep {layout.ep}: the sparse mesh [pp, "
+            "dp_replicate, efsdp, ep] covers the same ranks only when tp, cp, dp and pp stand in "
+            "this order.",
             {"order": "-".join(layout.order), "ep": layout.ep},
             "order: tp-cp-dp-pp",
         )

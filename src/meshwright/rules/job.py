@@ -41,6 +41,17 @@ def _layers(context: RuleContext, model: Model) -> list[Finding]:
             f"stages {list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} stages; "
             f"the model has {model.num_layers} layers and pp is {layout.pp}.",
         )
+    elif layout.first_stage_layers is not None or layout.last_stage_layers is not None:
+        ends = {"first_stage_layers": layout.first_stage_layers}
+        ends["last_stage_layers"] = layout.last_stage_layers
+        given = {name: layers for name, layers in ends.items() if layers is not None}
+        key = f"layout.{next(iter(given))}"
+        listed = " and ".join(f"{name} {layers}" for name, layers in given.items())
+        message = (
+            f"{listed} of {model.num_layers} layers leave {model.num_layers - sum(given.values())} "
+            f"for {max(layout.pp - len(given), 0)} of {layout.pp} stages, which does not divide"
+            + (f" into {layout.vp} equal chunks a stage." if layout.vp > 1 else " evenly.")
+        )
     else:
         key = "layout.pp"
         rest = model.num_layers % chunks
@@ -49,11 +60,11 @@ def _layers(context: RuleContext, model: Model) -> list[Finding]:
             + (f" × {layout.vp} chunks" if layout.vp > 1 else "")
             + f" leave {rest} over ({model.num_layers} = {chunks} × {model.num_layers // chunks} + {rest})."
         )
-    even, more = divmod(model.num_layers, layout.pp)
-    uneven = [even] * (layout.pp - more) + [even + 1] * more
     legal = [value for value in divisors(model.num_layers) if value <= 64]
     remedy = f"pp {', '.join(map(str, legal))}"
-    if layout.pp <= 32 and layout.vp == 1:
+    if layout.pp <= min(32, model.num_layers) and layout.vp == 1:
+        even, more = divmod(model.num_layers, layout.pp)
+        uneven = [even] * (layout.pp - more) + [even + 1] * more
         remedy += f", or an uneven stage map: stages: {uneven}"
     return [
         Finding(

@@ -47,8 +47,9 @@ def replica_ops(sharding: str, framework: str, cp: int) -> list[tuple[str, str, 
     if sharding == "hsdp":
         shard = [("dp_shard", *row) for row in OPS_BY_SHARDING["fsdp"]]
         return [*shard, ("dp_replicate", "all_reduce", "backward", "gradient shards")]
-    axis = "dp_shard" if framework != "megatron" and sharding == "fsdp" else None
-    axis = axis or gradient_axis(framework, cp)
+    axis = gradient_axis(framework, cp)
+    if framework != "megatron" and sharding == "fsdp":
+        axis = "dp_shard-cp" if cp > 1 else "dp_shard"  # parameters are sharded over cp too
     return [(axis, *row) for row in OPS_BY_SHARDING[sharding]]
 
 
@@ -64,16 +65,27 @@ def data_collectives(work: Workload) -> list[Collective]:
     layout = work.layout
     rows = replica_ops(layout.sharding, layout.framework, layout.cp)
     if not is_modelled(layout.sharding, layout.framework, layout.instances):
-        return [unknown(axis, op, phase, what) for axis, op, phase, what in rows]
+        return _not_modelled(work, rows)
     dense, expert = work.parameters_by_stage()
     found = [
         _gradient_collective(work, (axis, op, phase, what), dense) for axis, op, phase, what in rows
     ]
-    if expert.any():
+    if expert.any() and layout.framework != "megatron":
+        # A mesh replicates experts over other dimensions than edp when nothing is sharded.
+        found += [unknown(axis, op, phase, f"expert {what}") for axis, op, phase, what in rows]
+    elif expert.any():
         found += [
             _gradient_collective(work, ("edp", op, phase, f"expert {what}"), expert)
             for _, op, phase, what in rows
         ]
+    return found
+
+
+def _not_modelled(work: Workload, rows: list[tuple[str, str, str, str]]) -> list[Collective]:
+    layout = work.layout
+    found = [unknown(*row) for row in rows] if layout.dp * layout.cp > 1 else []
+    if work.model.is_moe and layout.framework == "megatron" and layout.edp > 1:
+        found += [unknown("edp", op, phase, f"expert {what}") for _, op, phase, what in rows]
     return found
 
 

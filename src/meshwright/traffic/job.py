@@ -27,6 +27,9 @@ _CONTEXT_OPS = {
 def modelled_collectives(work: Workload) -> list[Collective]:
     """Return the collectives of every strategy of the job."""
     found = [*tensor_collectives(work), *pipeline_collectives(work), *data_collectives(work)]
+    if work.model.is_moe and work.layout.etp > 1:
+        found.append(unknown("etp", "all_gather", "forward", "tokens to sharded experts"))
+        found.append(unknown("etp", "reduce_scatter", "forward", "results back"))
     return found + unmodelled_collectives(work.layout, work.moe, work.section.cp_kind)
 
 
@@ -52,10 +55,10 @@ def collectives_without_model(
     layout: Layout, moe: MoeSection, cp_kind: str | None
 ) -> list[Collective]:
     """Return which collectives a layout runs when no model gives their size."""
-    found = [
-        unknown(axis, op, phase, what)
-        for axis, op, phase, what in replica_ops(layout.sharding, layout.framework, layout.cp)
-    ]
+    found = []
+    if layout.dp * layout.cp > 1:
+        rows = replica_ops(layout.sharding, layout.framework, layout.cp)
+        found += [unknown(*row) for row in rows]
     if layout.tp > 1:
         op = "reduce_scatter" if layout.sequence_parallel else "all_reduce"
         found.append(unknown("tp", op, "forward", "row-parallel outputs"))

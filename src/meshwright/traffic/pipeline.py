@@ -13,16 +13,21 @@ import numpy as np
 from meshwright.traffic.collective import Collective, unknown
 from meshwright.traffic.workload import Workload
 
+_FOLDED = frozenset(("zb-v", "zbv", "v-half", "v-min", "dualpipe", "dualpipev", "chimera"))
+"""Schedules whose chunks turn back at the last stage or run in both directions: not modelled."""
+
 
 def pipeline_collectives(work: Workload) -> list[Collective]:
     """Return sends of activations and gradients; ``bytes_by_stage[i]`` is what stage i sends."""
     layout = work.layout
     if layout.pp == 1:
         return []
+    schedule = (work.training.schedule or "").lower()
     size, microbatches = work.hidden_tensor_bytes, work.batch.num_microbatches
     rows = (("forward", "activations", False), ("backward", "gradients of activations", True))
-    if size is None or microbatches is None:
-        return [unknown("pp", "send", phase, what) for phase, what, _ in rows]
+    if size is None or microbatches is None or schedule in _FOLDED:
+        found = [unknown("pp", "send", phase, what) for phase, what, _ in rows]
+        return found + _tied_embedding(work)
     message = size / layout.tp if layout.sequence_parallel else size
     found = []
     for phase, what, reverse in rows:

@@ -1,10 +1,11 @@
 """Tensor parallelism: collectives of the transformer layers.
 
-Per layer and microbatch (Megatron-Core ``core/tensor_parallel/layers.py``), S = A each:
-without sequence parallelism 2 all-reduces forward and 2 backward; with it 2 all-gathers and 2
-reduce-scatters each way, plus 2 all-gathers backward that make the inputs whole again for the
-weight gradients. torch's DTensor keeps the gathered input and has none of those two. Full recompute
-repeats the forward ones.
+Per block and microbatch (Megatron-Core ``core/tensor_parallel/layers.py``), S = A each:
+without sequence parallelism 1 all-reduce forward and 1 backward; with it 1 all-gather and 1
+reduce-scatter each way, plus 1 all-gather backward that makes the input whole again for the
+weight gradients. torch's DTensor keeps the gathered input and has none of those. Full recompute
+repeats the forward ones. A layer has two blocks, attention and MLP; routed experts use their own
+groups (``core/transformer/moe/token_dispatcher.py``), so such a layer has attention alone.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ def tensor_collectives(work: Workload) -> list[Collective]:
     if layout.tp == 1:
         return []
     size, microbatches = work.hidden_tensor_bytes, work.batch.num_microbatches
+    experts = work.expert_layers_by_stage()
+    blocks = 2 * np.array(work.stage_layers, dtype=np.float64) - experts
     found = []
-    for op, phase, what, per_layer in _per_layer(work):
+    for op, phase, what in _per_block(work):
         if size is None or microbatches is None:
             found.append(unknown("tp", op, phase, what))
             continue
-        layers = np.array(work.stage_layers, dtype=np.float64)
         hides = "weight-gradient GEMM" if phase == "backward" and op != "all_gather" else None
         found.append(
             Collective(
@@ -35,32 +37,32 @@ def tensor_collectives(work: Workload) -> list[Collective]:
                 phase,
                 what,
                 np.full(layout.pp, float(size)),
-                layers * microbatches * per_layer,
+                blocks * microbatches,
                 hides_behind=hides,
             )
         )
     found.append(unknown("tp", "all_reduce", "forward", "embedding, output layer and loss"))
+    if experts.any():
+        found.append(unknown("tp", "all_reduce", "forward", "shared experts and router"))
     return found
 
 
-def _per_layer(work: Workload) -> list[tuple[str, str, str, int]]:
-    """Return (op, phase, what, times a layer and microbatch)."""
+def _per_block(work: Workload) -> list[tuple[str, str, str]]:
+    """Return (op, phase, what) of what runs once a block and microbatch."""
     if not work.layout.sequence_parallel:
         rows = [
-            ("all_reduce", "forward", "row-parallel outputs", 2),
-            ("all_reduce", "backward", "gradients of column-parallel inputs", 2),
+            ("all_reduce", "forward", "row-parallel outputs"),
+            ("all_reduce", "backward", "gradients of column-parallel inputs"),
         ]
     else:
         rows = [
-            ("all_gather", "forward", "column-parallel inputs", 2),
-            ("reduce_scatter", "forward", "row-parallel outputs", 2),
-            ("all_gather", "backward", "gradients of row-parallel outputs", 2),
-            ("reduce_scatter", "backward", "gradients of column-parallel inputs", 2),
+            ("all_gather", "forward", "column-parallel inputs"),
+            ("reduce_scatter", "forward", "row-parallel outputs"),
+            ("all_gather", "backward", "gradients of row-parallel outputs"),
+            ("reduce_scatter", "backward", "gradients of column-parallel inputs"),
         ]
         if work.layout.framework == "megatron":
-            rows.append(("all_gather", "backward", "inputs again, for weight gradients", 2))
+            rows.append(("all_gather", "backward", "inputs again, for weight gradients"))
     if work.training.recompute == "full":
-        rows += [
-            (op, "recompute", what, times) for op, phase, what, times in rows if phase == "forward"
-        ]
+        rows += [(op, "recompute", what) for op, phase, what in rows if phase == "forward"]
     return rows

@@ -1,0 +1,41 @@
+"""Counts the tests on captured and golden files, and refuses to skip one where they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+_MARKERS = ("captured", "golden")
+
+
+def _counts(config: pytest.Config) -> dict[str, dict[str, int]]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    counts = {marker: {"ran": 0, "skipped": 0} for marker in _MARKERS}
+    if reporter is None:
+        return counts
+    for outcome, key in (("passed", "ran"), ("failed", "ran"), ("skipped", "skipped")):
+        for report in reporter.stats.get(outcome, []):
+            for marker in _MARKERS:
+                if marker in getattr(report, "keywords", {}):
+                    counts[marker][key] += 1
+    return counts
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Say how many tests read files of ../shared."""
+    for marker, count in _counts(config).items():
+        terminalreporter.write_line(f"{marker}: {count['ran']} ran, {count['skipped']} skipped")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail when ../shared is there and one of its tests was skipped (set by ``.ci/run``)."""
+    if not os.environ.get("MESHWRIGHT_REQUIRE_SHARED") or not _SHARED.exists():
+        return
+    if any(count["skipped"] for count in _counts(session.config).values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
