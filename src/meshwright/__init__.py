@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from meshwright.chain.cluster_of_job import load_cluster
     from meshwright.chain.jobfile import Job, load_job
     from meshwright.chain.plan import Outline, Plan, outline_job, plan_job
-    from meshwright.cluster.facts import Facts
     from meshwright.cluster.fabric import Fabric
+    from meshwright.cluster.facts import Facts
     from meshwright.cluster.readers import read_topology
     from meshwright.errors import InputError, MeshwrightError, UsageError
     from meshwright.findings import Finding, Place, Severity

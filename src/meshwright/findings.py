@@ -5,12 +5,12 @@ A finding is data. It names its rule, the place, the numbers and a remedy that c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-Number = int | float | str | bool | None | list["Number"] | dict[str, "Number"]
+Number = int | float | str | bool | None | Sequence["Number"] | Mapping[str, "Number"]
 
 
 class Severity(StrEnum):

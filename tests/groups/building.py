@@ -100,7 +100,5 @@ def any_keys(draw: st.DrawFn) -> dict[str, Any]:
     keys["sharding"] = draw(st.sampled_from((None, "none", "zero1", "fsdp", "hsdp")))
     tokens = st.sampled_from(("tp", "cp", "ep", "dp", "pp", "pp", "etp", "", " tp ", "×"))
     keys["order"] = draw(st.none() | st.lists(tokens, max_size=6).map("-".join))
-    keys["hierarchical_cp"] = draw(
-        st.none() | st.lists(st.integers(-1, 4), max_size=3).map(tuple)
-    )
+    keys["hierarchical_cp"] = draw(st.none() | st.lists(st.integers(-1, 4), max_size=3).map(tuple))
     return keys

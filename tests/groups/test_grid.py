@@ -77,7 +77,10 @@ def test_worked_example_of_sixteen_ranks():
 
 def test_partial_distributed_optimizer_of_sixteen_ranks():
     groups = _members(world_size=16, tp=2, distributed_optimizer_instances=2)
-    assert groups["INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP"][:2] == [[0, 2, 4, 6], [8, 10, 12, 14]]
+    assert groups["INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP"][:2] == [
+        [0, 2, 4, 6],
+        [8, 10, 12, 14],
+    ]
     assert groups["HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_L1"][:2] == [[0, 8], [2, 10]]
     assert groups["INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP"] == [
         list(range(8)),
@@ -89,17 +92,17 @@ def test_the_worked_example_of_eight_billion_parameters():
     kinds = {kind.name: kind for kind in group_kinds(layout_of(tp=4, dp=4))}
     assert kinds["TENSOR_MODEL_PARALLEL_GROUP"].members().tolist()[0] == [0, 1, 2, 3]
     assert kinds["DATA_PARALLEL_GROUP"].members().tolist()[1] == [1, 5, 9, 13]
-    turned = {kind.name: kind for kind in group_kinds(layout_of(tp=4, dp=4, order="dp-cp-ep-tp-pp"))}
+    turned = {
+        kind.name: kind for kind in group_kinds(layout_of(tp=4, dp=4, order="dp-cp-ep-tp-pp"))
+    }
     assert turned["TENSOR_MODEL_PARALLEL_GROUP"].members().tolist()[0] == [0, 4, 8, 12]
     assert turned["DATA_PARALLEL_GROUP"].members().tolist()[0] == [0, 1, 2, 3]
 
 
 def test_coordinates_of_a_rank_on_both_grids():
     layout = layout_of(world_size=16, tp=2, cp=2, pp=2, ep=4, etp=1)
-    assert coordinates(layout, 11) == {
-        **{"tp": 1, "cp": 1, "dp": 0, "pp": 1},
-        **{"etp": 0, "ep": 3, "edp": 0},
-    }
+    dense = {"tp": 1, "cp": 1, "dp": 0, "pp": 1}
+    assert coordinates(layout, 11) == dense | {"etp": 0, "ep": 3, "edp": 0}
 
 
 def test_a_mesh_without_experts_has_one_grid():

@@ -193,7 +193,9 @@ def _pasted(remedy: str) -> dict[str, object]:
     """Return the keys that the first proposal of a remedy sets."""
     first = re.split(r"[,;(]| or ", remedy)[0]
     found = {key: int(value) if value.isdigit() else value for key, value in _SET.findall(first)}
-    return {"distributed_optimizer_instances" if k == "instances" else k: v for k, v in found.items()}
+    return {
+        "distributed_optimizer_instances" if k == "instances" else k: v for k, v in found.items()
+    }
 
 
 @given(

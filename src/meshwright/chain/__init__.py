@@ -1,1 +1,1 @@
-
+"""Put the rooms together: from a job file to a routed plan."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,10 +18,11 @@ from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, has_errors
 from meshwright.groups.grid import Ranks
 from meshwright.groups.kinds import GroupKind
-from meshwright.groups.table import group_kinds, grids
+from meshwright.groups.table import grids, group_kinds
 from meshwright.job.batch import Batch, resolve_batch
 from meshwright.job.layout import Layout, resolve_layout
 from meshwright.job.model import Model
+from meshwright.job.sections import LayoutSection
 from meshwright.job.stages import layers_by_stage
 from meshwright.placement.place import Placement, by_host_order, by_table, grouped_by_host, in_order
 from meshwright.placement.rank_table import RankTable
@@ -124,15 +126,13 @@ def _ranks_wanted(table: RankTable | None, slots: int | None) -> int | None:
     return len(table.hosts) if table is not None else slots
 
 
-def _whole_cluster(job: Job, slots: int | None) -> object:
+def _whole_cluster(job: Job, slots: int | None) -> LayoutSection:
     """With explicit groups and no layout every slot is a rank of its own."""
-    from msgspec.structs import replace
-
     if slots is None:
         raise InputError(
             Problem(job.place("groups"), "explicit groups need a cluster", remedy="cluster: …")
         )
-    return replace(job.file.layout, world_size=slots)
+    return msgspec.structs.replace(job.file.layout, world_size=slots)
 
 
 def plan_job(outline: Outline) -> Plan:
@@ -173,7 +173,7 @@ def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
         return placement
     hosts = job.file.placement.hosts
     if hosts is None:
-        return in_order(fabric, world_size)
+        return in_order(world_size)
     try:
         texts = [hosts] if isinstance(hosts, str) else list(hosts)
         names = [name for text in texts for name in expand_hostlist(text)]

@@ -22,10 +22,10 @@ Example: a layout of 16 ranks with tp 3:
 @json_option
 def command(job: str, *, as_json: bool) -> None:
     """Check the layout of JOB against every rule of the rank grid, all at once."""
-    from meshwright.chain.jobfile import load_job  # noqa: PLC0415 - heavy, only when used
-    from meshwright.chain.nearest import nearest_layouts  # noqa: PLC0415
-    from meshwright.chain.plan import outline_job  # noqa: PLC0415
-    from meshwright.report.check_report import check_json, check_text  # noqa: PLC0415
+    from meshwright.chain.jobfile import load_job
+    from meshwright.chain.nearest import nearest_layouts
+    from meshwright.chain.plan import outline_job
+    from meshwright.report.check_report import check_json, check_text
 
     outline = outline_job(load_job(job))
     nearest = nearest_layouts(outline)

@@ -36,9 +36,9 @@ def command(job: str, rank: int | None, axis: str | None, style: str, *, as_json
 
     JOB is a YAML, JSON or TOML file; without a cluster it needs layout.world_size or all degrees.
     """
-    from meshwright.chain.jobfile import load_job  # noqa: PLC0415 - heavy, only when used
-    from meshwright.chain.plan import outline_job  # noqa: PLC0415
-    from meshwright.report.groups_report import (  # noqa: PLC0415
+    from meshwright.chain.jobfile import load_job
+    from meshwright.chain.plan import outline_job
+    from meshwright.report.groups_report import (
         chosen_kinds,
         groups_csv,
         groups_json,
@@ -67,7 +67,7 @@ def command(job: str, rank: int | None, axis: str | None, style: str, *, as_json
 
 def _placement(outline: Outline) -> Placement | None:
     """Return where ranks sit, where the job has a cluster and a legal layout."""
-    from meshwright.chain.plan import place_ranks  # noqa: PLC0415
+    from meshwright.chain.plan import place_ranks
 
     if outline.fabric is None or not outline.is_legal:
         return None

@@ -56,7 +56,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; errors that it raises on purpose become one clear message."""
-    from meshwright.errors import MeshwrightError  # noqa: PLC0415 - keeps --help fast
+    from meshwright.errors import MeshwrightError
 
     # One short run that makes millions of small lists and no cycles: collecting only costs time.
     gc.disable()

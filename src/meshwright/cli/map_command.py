@@ -31,9 +31,9 @@ def command(job: str, links_file: str | None, *, as_json: bool) -> None:
     class, the paths they use and the busiest links, with a bound for each axis. Simulated: it does
     not validate your environment.
     """
-    from meshwright.chain.jobfile import load_job  # noqa: PLC0415 - heavy, only when used
-    from meshwright.chain.plan import outline_job, plan_job  # noqa: PLC0415
-    from meshwright.report.links_file import check_links_file, write_links  # noqa: PLC0415
+    from meshwright.chain.jobfile import load_job
+    from meshwright.chain.plan import outline_job, plan_job
+    from meshwright.report.links_file import check_links_file, write_links
 
     if links_file is not None:
         check_links_file(links_file)
@@ -42,11 +42,11 @@ def command(job: str, links_file: str | None, *, as_json: bool) -> None:
     if links_file is not None:
         write_links(plan, links_file)
     if as_json:
-        from meshwright.report.map_json import map_json  # noqa: PLC0415
+        from meshwright.report.map_json import map_json
 
         print_json(map_json(plan))
     else:
-        from meshwright.report.map_text import map_text  # noqa: PLC0415
+        from meshwright.report.map_text import map_text
 
         print_text(map_text(plan))
     finish(outline.findings)

@@ -19,10 +19,14 @@ Example: the four GPUs of a PCIe box that are nearest to each other and to a NIC
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=str))
 @json_option
 @click.option("--full", is_flag=True, help="Lists of over 10,000 entries in the JSON as well.")
-@click.option("--pick", type=click.IntRange(min=1), help="Choose so many GPUs with the nearest paths.")
-@click.option("--split", type=click.IntRange(min=1), help="Divide the GPUs into groups of this size.")
+@click.option(
+    "--pick", type=click.IntRange(min=1), help="Choose so many GPUs with the nearest paths."
+)
+@click.option(
+    "--split", type=click.IntRange(min=1), help="Divide the GPUs into groups of this size."
+)
 @click.option("--among", help="Only these GPUs, for --pick and --split: 2,3,4,5.")
-def command(  # noqa: PLR0913 - one parameter an option
+def command(
     files: tuple[str, ...],
     pick: int | None,
     split: int | None,
@@ -36,9 +40,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     Recognised by content: nvidia-smi topo -m, NCCL topology XML, Slurm topology.conf,
     ibnetdiscover.
     """
-    from meshwright.cluster.choose import choose_groups, choose_set  # noqa: PLC0415 - heavy
-    from meshwright.cluster.readers import read_topology  # noqa: PLC0415
-    from meshwright.report.topo_report import topo_findings, topo_json, topo_text  # noqa: PLC0415
+    from meshwright.cluster.choose import choose_groups, choose_set
+    from meshwright.cluster.readers import read_topology
+    from meshwright.report.topo_report import topo_findings, topo_json, topo_text
 
     if pick is not None and split is not None:
         raise click.UsageError("--pick and --split are two questions: ask one")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import NONE, Fabric, Ints, inner_nodes
-from meshwright.cluster.links import LinkClass, LinkTableBuilder
+from meshwright.cluster.links import LinkClass, LinkTable, LinkTableBuilder
 from meshwright.cluster.network import Network
 from meshwright.cluster.node import NodeType
 from meshwright.origin import Origin
@@ -76,7 +76,14 @@ def build_fabric(
         rail_of_nic=rail,
         network=wiring.network if wiring else None,
         nvlink_domain_names=domain_names or (),
-        **blocks,
+        links=blocks.links,
+        nvlink_out=blocks.nvlink_out,
+        nvlink_in=blocks.nvlink_in,
+        local_base=blocks.local_base,
+        nic_out=blocks.nic_out,
+        nic_in=blocks.nic_in,
+        cable_up0=blocks.cable_up0,
+        cable_down0=blocks.cable_down0,
     )
 
 
@@ -110,7 +117,7 @@ def _nic_of_slot(
             continue
         nics = np.where(local >= 0, nic_start[mine][:, None] + local, NONE)
         if leaf is not None and len(leaf):
-            shown = leaf[np.maximum(nics, 0)] >= 0
+            shown = (nics >= 0) & (leaf[np.maximum(nics, 0)] >= 0)
             for row in np.flatnonzero((~shown & (nics >= 0)).any(axis=1)):
                 nics[row] = _fall_back(nics[row], shown[row])
         result[(slot_start[mine][:, None] + np.arange(node.num_gpus)).ravel()] = nics.ravel()
@@ -148,7 +155,21 @@ class _Frame:
         return int(self.nic_start[-1])
 
 
-def _link_blocks(frame: _Frame, wiring: Wiring | None) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The link table, and where each kind's links stand in it (see ``Fabric``)."""
+
+    links: LinkTable
+    nvlink_out: NDArray[np.int64]
+    nvlink_in: NDArray[np.int64]
+    local_base: NDArray[np.int64]
+    nic_out: NDArray[np.int64]
+    nic_in: NDArray[np.int64]
+    cable_up0: int
+    cable_down0: int
+
+
+def _link_blocks(frame: _Frame, wiring: Wiring | None) -> _Blocks:
     builder = LinkTableBuilder()
     nvlink_out, nvlink_in = _nvlink_block(builder, frame)
     inner_start = frame.hosts.per_host([len(inner_nodes(one)) for one in frame.hosts.types])
@@ -166,16 +187,7 @@ def _link_blocks(frame: _Frame, wiring: Wiring | None) -> dict[str, object]:
             classes = _nic_classes(builder, frame, direction)[connected]
             ids[connected] = builder.add(classes, tail, head) + np.arange(len(connected))
         up, down = _cable_block(builder, wiring.network, first_switch)
-    return {
-        "links": builder.build(),
-        "nvlink_out": nvlink_out,
-        "nvlink_in": nvlink_in,
-        "local_base": local_base,
-        "nic_out": nic_out,
-        "nic_in": nic_in,
-        "cable_up0": up,
-        "cable_down0": down,
-    }
+    return _Blocks(builder.build(), nvlink_out, nvlink_in, local_base, nic_out, nic_in, up, down)
 
 
 def _nvlink_block(

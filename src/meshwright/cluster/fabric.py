@@ -110,11 +110,11 @@ class Fabric:
         node -= len(self.nvlink_domain_names)
         inside = int(self._inner_start[-1])
         if node < inside:
-            host = int(np.searchsorted(self._inner_start, node, side="right")) - 1
-            name = inner_nodes(self.node_types[self.type_of_host[host]])[
-                node - int(self._inner_start[host])
+            owner = int(np.searchsorted(self._inner_start, node, side="right")) - 1
+            name = inner_nodes(self.node_types[self.type_of_host[owner]])[
+                node - int(self._inner_start[owner])
             ]
-            return f"{self.host_names[host]} {name}"
+            return f"{self.host_names[owner]} {name}"
         if self.network is None:  # pragma: no cover - ids come from the builder
             raise IndexError(node)
         return self.network.switch_names[node - inside]

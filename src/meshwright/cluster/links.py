@@ -85,8 +85,8 @@ class LinkTableBuilder:
     def add(
         self,
         link_class: LinkClass | NDArray[np.uint16],
-        tail: NDArray[np.int32],
-        head: NDArray[np.int32],
+        tail: NDArray[np.integer],
+        head: NDArray[np.integer],
     ) -> int:
         """Append a block: one class for all, or a class number each."""
         if isinstance(link_class, LinkClass):

@@ -7,8 +7,10 @@ of its adapters. What cannot be joined is a finding, never a silent guess.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import numpy as np
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.gpus import find_gpu, suggest_gpus
+from meshwright.cluster.gpus import GpuModel, find_gpu, suggest_gpus
 from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.cluster.node import NodeType, node_from_facts
 from meshwright.cluster.presets import (
@@ -34,6 +36,8 @@ from meshwright.findings import Finding, Place, Severity
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")
 PlaceOf = Callable[[str], Place]
+MAX_GPUS = 1 << 22
+"""GPUs of one cluster: thirty times the largest planned for, and a bound on memory."""
 
 
 @dataclass(slots=True)
@@ -50,12 +54,16 @@ class Merge:
         from meshwright.cluster.readers import read_topology  # noqa: PLC0415 - presets need no reader
 
         path = self.folder / source
-        if not path.exists():
+        if not self.has(source):
             raise InputError(Problem(self.place(key), f"no such file: {source}"))
         facts = read_topology(path)
         self.findings += facts.findings
         self.facts.append(facts)
         return facts
+
+    def has(self, source: str) -> bool:
+        """Tell whether a name is that of a file; one no file can have is none."""
+        return os.path.exists(self.folder / source)  # noqa: PTH110 - never raises
 
     def fail(self, key: str, message: str, remedy: str | None = None) -> InputError:
         """Return the error for a key of the cluster file."""
@@ -68,11 +76,7 @@ class Merge:
             names = [name for text in texts for name in expand_hostlist(text)]
         except ValueError as error:
             raise self.fail(key, str(error)) from None
-        twice = (
-            sorted({name for name in names if names.count(name) > 1})[:5]
-            if len(set(names)) != len(names)
-            else []
-        )
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)[:5]
         if twice:
             raise self.fail(key, f"hosts named twice: {', '.join(twice)}")
         return names
@@ -110,6 +114,8 @@ def merge_cluster(
     source = merge.read(fabric.source, "fabric.from") if fabric and fabric.source else None
     names = _host_names(merge, section, source, node)
     kind = node if node is not None else bare_node(_gpus_unknown(merge))
+    if len(names) * kind.num_gpus > MAX_GPUS:
+        raise merge.fail("nodes", f"{len(names)} hosts of {kind.num_gpus} GPUs are too many")
     hosts = HostSet(names, (kind,), np.zeros(len(names), dtype=np.int32))
     wiring = _wiring(
         merge, hosts, source, fabric or FabricSection(), (hosts_per_unit, fabric_preset)
@@ -121,7 +127,7 @@ def merge_cluster(
 def _fabric_text(merge: Merge, text: str) -> FabricSection:
     if text in ("rail-optimized", "rail-only", "leaf-spine", "none"):
         return FabricSection(preset=text)  # type: ignore[arg-type]
-    if (merge.folder / text).exists():
+    if merge.has(text):
         return FabricSection(source=text)
     raise merge.fail(
         "fabric",
@@ -139,15 +145,15 @@ def _node(merge: Merge, section: ClusterSection) -> tuple[NodeType | None, int |
         preset = find_preset(node)
         if preset is not None:
             return node_from_preset(preset), preset.hosts_per_unit, preset.fabric
-        if not (merge.folder / node).exists():
+        if not merge.has(node):
             near = suggest_preset(node)
             hint = f"did you mean {' or '.join(near)}?" if near else "a preset or a file"
             raise merge.fail("node", f"{node!r} is no node preset and no file", hint)
         node = NodeSection(source=node)
-    return _node_from_section(merge, node), None, None
+    return _node_from_section(merge, node, section.fabric is not None), None, None
 
 
-def _node_from_section(merge: Merge, node: NodeSection) -> NodeType:
+def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> NodeType:
     gpu = None
     if node.gpu is not None:
         try:
@@ -163,13 +169,20 @@ def _node_from_section(merge: Merge, node: NodeSection) -> NodeType:
                 "names no file and no number of GPUs",
                 "node: {from: topo.txt, gpu: H100-SXM}",
             )
-        return bare_node(node.gpus)
+        return bare_node(node.gpus, has_nic=has_fabric)
     facts = merge.read(node.source, "node.from")
     if facts.format not in ("nvidia_smi_topo_m", "nccl_topo_xml"):
         raise merge.fail("node.from", f"{node.source} is {facts.format}, which describes no host")
     if not facts.gpus:
         raise merge.fail(
             "node.from", f"{node.source} names no GPU", "a full `nvidia-smi topo -m`, or a preset"
+        )
+    apart = {one.host for one in facts.gpus}
+    if len(apart) > 1:
+        raise merge.fail(
+            "node.from",
+            f"{node.source} holds {len(apart)} hosts; a node file describes one",
+            "the topology XML of one host, and nvlink_domains: for what joins them",
         )
     if gpu is None:
         gpu = _gpu_in_file(facts)
@@ -185,7 +198,7 @@ def _node_from_section(merge: Merge, node: NodeSection) -> NodeType:
     return result
 
 
-def _gpu_in_file(facts: Facts) -> object:
+def _gpu_in_file(facts: Facts) -> GpuModel | None:
     models = {gpu.model for gpu in facts.gpus or ()} - {None}
     if len(models) != 1:
         return None
@@ -213,11 +226,16 @@ def _host_names(
         known = tuple(merge.hosts(section.hosts, "hosts"))
     if given is None:
         if known:
-            names = list(known)
-            return names[: section.nodes] if section.nodes else names
+            return _first_hosts(merge, known, section.nodes)
         count = section.nodes or (node.nvlink_domain_hosts if node else 1)
         return NumberedNames("host", count)
     names = merge.hosts(given, key)
+    if not names:
+        raise merge.fail(key, "names no host", 'hosts: "node[01-16]"')
+    if section.nodes is not None and section.nodes != len(names):
+        raise merge.fail(
+            "nodes", f"says {section.nodes}, and {key} names {len(names)}", "leave nodes out"
+        )
     if known is not None:
         missing = sorted(set(names) - set(known))
         if missing:
@@ -229,6 +247,23 @@ def _host_names(
                 f"it names {len(known)} hosts, {known[0]} … {known[-1]}",
             )
     return names
+
+
+def _first_hosts(merge: Merge, known: Sequence[str], nodes: int | None) -> list[str]:
+    """Return the hosts of a fabric file, or the first ones when fewer are wanted."""
+    if nodes is None or nodes == len(known):
+        return list(known)
+    if nodes > len(known):
+        raise merge.fail("nodes", f"says {nodes}, and the fabric file names {len(known)} hosts")
+    merge.note(
+        "assumed/first-hosts",
+        "nodes",
+        f"the first {nodes} of the {len(known)} hosts in the fabric file are taken.",
+        "allocation: [...] with the hosts the job has",
+        hosts=nodes,
+        of=len(known),
+    )
+    return list(known[:nodes])
 
 
 def _wiring(
@@ -299,9 +334,20 @@ def _nvlink_domains(
             )
         domain[present] = len(names)
         names.append(name)
-    for host in np.flatnonzero(domain < 0):  # a host of no named domain is a domain of its own
+    alone = np.flatnonzero(domain < 0)
+    for host in alone:  # a host of no named domain is a domain of its own
         domain[host] = len(names)
         names.append(hosts.names[int(host)])
+    if len(alone):
+        merge.note(
+            "assumed/nvlink-domains",
+            "nvlink_domains",
+            f"{len(alone)} of {count} hosts are in none of the NVLink domains given "
+            f"({', '.join(names[-len(alone) :][:4])}{' …' if len(alone) > 4 else ''}); "
+            "each is taken as a domain of its own.",
+            "name every host of the cluster in one domain",
+            hosts=len(alone),
+        )
     return domain, names
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ class TieredNetwork(Network):
         return up, down
 
 
-def _spread(loads: Floats, total: Floats, start: NDArray[np.int64]) -> None:
+def _spread(loads: Floats, total: NDArray[Any], start: NDArray[np.int64]) -> None:
     """Divide each domain's total evenly over its cables."""
     counts = np.diff(start)
     # bincount of nothing is an array of integers.

@@ -19,6 +19,8 @@ from meshwright.units import format_rate, gb_per_s, gbit_per_s
 
 CPU_RATE_BYTES_PER_S = gb_per_s(22.0)
 """Between sockets, one direction: NCCL's figure for Sapphire Rapids (``src/graph/topo.h``)."""
+MOST_NVLINKS = 18
+"""Links of a GPU: no generation up to Blackwell has more, so more to all others means a switch."""
 PCIE_RATE_BYTES_PER_S = gb_per_s(64.0)
 """PCIe 5 x16, one direction, where the GPU model does not say."""
 
@@ -174,9 +176,9 @@ def _nvlink(
         return "none", None, []
     complete = len(pairs) == num_gpus * (num_gpus - 1) // 2
     least = min(pair.count for pair in pairs)
-    full = gpu.nvlink_links if gpu is not None else None
+    full = gpu.nvlink_links if gpu is not None else MOST_NVLINKS
     shared = any(pair.via_switch for pair in pairs)
-    if complete and (shared or (full and least * (num_gpus - 1) > full)):
+    if complete and (shared or 0 < full < least * (num_gpus - 1)):
         per_link = gpu.nvlink_link_bytes_per_s if gpu else None
         links = min(least, full) if full else least
         rate = gpu.nvlink_bytes_per_s if gpu and links == full else None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from meshwright.cluster.facts import Facts, PcieChain
+from meshwright.cluster.facts import PATH_CLASSES, Facts, PcieChain
 
 
 class LocalLink(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class LocalGraph(msgspec.Struct, frozen=True):
     """Links of a host type and, for each ordered pair of devices, the links of its path.
 
     ``devices`` lists GPUs first, NICs after. ``paths[a * len(devices) + b]`` are indices into
-    ``links``; empty where nothing is known.
+    ``links``; empty where nothing is known (``paths`` itself where there is no link at all).
     """
 
     devices: tuple[str, ...]
@@ -37,7 +37,7 @@ class LocalGraph(msgspec.Struct, frozen=True):
 
     def path(self, a: int, b: int) -> tuple[int, ...]:
         """Return the link indices from device a to device b."""
-        return self.paths[a * len(self.devices) + b]
+        return self.paths[a * len(self.devices) + b] if self.links else ()
 
 
 def local_graph(
@@ -75,9 +75,9 @@ def local_graph(
     direct = {(link.tail, link.head): link.rate_bytes_per_s for link in mesh}
     for link in mesh:
         add(link.tail, link.head, link.kind, link.rate_bytes_per_s)
-    paths = [
-        tuple(index[hop] for hop in _hops(a, b, ways, direct)) for a in devices for b in devices
-    ]
+    # A host of which only the number of GPUs is known may have very many.
+    pairs = [(a, b) for a in devices for b in devices] if links else []
+    paths = [tuple(index[hop] for hop in _hops(a, b, ways, direct)) for a, b in pairs]
     return LocalGraph(tuple(devices), tuple(links), tuple(paths))
 
 
@@ -144,12 +144,16 @@ def _classes(facts: Facts, num_gpus: int) -> list[tuple[int, int, str]]:
 
 
 def _same_numa(facts: Facts, count: int) -> list[tuple[int, int, str]]:
-    """Join GPUs of equal NUMA affinity: NVLink hides their PCIe relation in the matrix."""
+    """Join GPUs of equal NUMA affinity where NVLink hides their PCIe relation in the matrix."""
     first: dict[tuple[int, ...], int] = {}
+    cells = facts.gpu_gpu_class
     pairs = []
     for device, gpu in enumerate(facts.gpus or ()):
-        if gpu.numa and device < count:
-            pairs.append((first.setdefault(gpu.numa, device), device, "NODE"))
+        if not gpu.numa or device >= count:
+            continue
+        other = first.setdefault(gpu.numa, device)
+        if cells is None or cells[other][device] not in PATH_CLASSES:
+            pairs.append((other, device, "NODE"))
     return pairs
 
 

@@ -107,16 +107,22 @@ def _nic_of_gpu(preset: NodePreset) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def bare_node(num_gpus: int) -> NodeType:
-    """Return a host of which only the number of GPUs is known: spans work, loads do not."""
+def bare_node(num_gpus: int, *, has_nic: bool = False) -> NodeType:
+    """Return a host of which only the number of GPUs is known: spans work, loads do not.
+
+    ``has_nic``: a fabric source says where the host hangs, so all its GPUs share one NIC of
+    unknown rate.
+    """
+    nics = (NodeNic("nic", None),) if has_nic else ()
+    devices = [f"gpu{i}" for i in range(num_gpus)] + [nic.name for nic in nics]
     return NodeType(
-        name=f"{num_gpus} GPUs",
+        name=f"{num_gpus} GPUs" if num_gpus > 1 else "1 GPU",
         gpu=None,
         num_gpus=num_gpus,
-        nics=(),
-        nic_of_gpu=(-1,) * num_gpus,
+        nics=nics,
+        nic_of_gpu=(0 if has_nic else -1,) * num_gpus,
         nvlink="unknown",
         nvlink_bytes_per_s=None,
-        graph=local_graph([f"gpu{i}" for i in range(num_gpus)], [], [], 0.0, 0.0),
+        graph=local_graph(devices, [], [], 0.0, 0.0),
         origins={},
     )

@@ -13,12 +13,14 @@ import math
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.network import Cables, Ints, TieredNetwork
 from meshwright.cluster.switch_names import TierNames
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 
+Longs = NDArray[np.int64]
 DEFAULT_RADIX = 64
 """Ports of a switch: Quantum-2 and Spectrum-4 at 400 Gbit/s."""
 
@@ -139,7 +141,7 @@ def tiered_network(plan: TierPlan, rate_bytes_per_s: float, origin: Origin) -> T
     lower, upper = _leaf_cables(plan, leaf, pod)
     pod_start = np.full(plan.pods + 1, start[-1], dtype=np.int64)
     if plan.core_switches:
-        leaves_in_pod = np.bincount(pod, minlength=plan.pods)
+        leaves_in_pod = np.bincount(pod, minlength=plan.pods).astype(np.int64)
         pod_start = start[-1] + np.concatenate([[0], np.cumsum(leaves_in_pod * plan.uplinks)])
         low, high = _core_cables(plan, leaves_in_pod)
         lower, upper = np.concatenate([lower, low]), np.concatenate([upper, high])
@@ -177,7 +179,7 @@ def _leaf_cables(plan: TierPlan, leaf: Ints, pod: Ints) -> tuple[Ints, Ints]:
     return lower, upper.astype(np.int32)
 
 
-def _core_cables(plan: TierPlan, leaves_in_pod: Ints) -> tuple[Ints, Ints]:
+def _core_cables(plan: TierPlan, leaves_in_pod: Longs) -> tuple[Longs, Longs]:
     counts = leaves_in_pod * plan.uplinks
     pod = np.repeat(np.arange(plan.pods), counts)
     number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,1 +1,1 @@
-
+"""How long: bounds of collectives on loaded links."""

@@ -46,9 +46,11 @@ def axis_bound(route: AxisRoute, fabric: Fabric) -> AxisBound:
     if load is None or route.lost_bytes > 0:
         return AxisBound(None, None, None, (None,) * len(route.collectives))
     busy = busy_s(load, fabric)
-    if not np.isfinite(busy).any() or load.max(initial=0.0) == 0:
+    # A link without load is busy for 0 s, which bounds nothing where the loaded ones have no rate.
+    rated = (load > 0) & np.isfinite(busy)
+    if not rated.any():
         return AxisBound(None, None, None, (None,) * len(route.collectives))
-    link = int(np.nanargmax(busy))
+    link = int(np.argmax(np.where(rated, busy, -1.0)))
     latencies = [_latency_s(one, route, fabric) for one in route.collectives]
     times = [
         None if latency is None else _share_s(one, route, link, fabric) + latency
@@ -106,7 +108,9 @@ def inside_bound_s(route: AxisRoute, fabric: Fabric) -> float | None:
     domain. ``None`` without bytes or without an NVLink switch.
     """
     rates = [one.nvlink_bytes_per_s for one in fabric.node_types if one.nvlink_bytes_per_s]
-    edges = [pattern.edge_bytes_by_stage.max() for pattern in route.patterns]
+    # A rank of an all-to-all keeps its own part of the send buffer.
+    kept = {"all_to_all": ring_factor("all_to_all", route.degree)}
+    edges = [one.edge_bytes_by_stage.max() * kept.get(one.pattern, 1.0) for one in route.patterns]
     if not rates or not edges:
         return None
     return float(sum(edges)) / min(rates)

@@ -26,7 +26,7 @@ def dense_mesh(layout: Layout) -> Grid:
     ]
     axes: list[str] = []
     for token in tokens:
-        axes += ["dp_shard", "dp_replicate"] if token == "dp" else [token]  # noqa: S105
+        axes += ["dp_shard", "dp_replicate"] if token == "dp" else [token]
     axes = [axis for axis in axes if axis in sizes]
     return Grid(tuple(axes), tuple(sizes[axis] for axis in axes))
 

@@ -1,1 +1,1 @@
-
+"""What is asked: model shapes, layout, batch, precision."""

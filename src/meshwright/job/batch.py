@@ -80,10 +80,15 @@ def _contradictions(section: BatchSection, dp: int) -> Iterator[str]:
                 f"micro_batch {micro} × num_microbatches {microbatches} = {product} is no multiple "
                 f"of local_batch {local}"
             )
+        elif local is not None and passes is not None and product != local * passes:
+            yield (
+                f"micro_batch {micro} × num_microbatches {microbatches} = {product}, but "
+                f"local_batch {local} × grad_accum {passes} = {local * passes}"
+            )
         if total is not None and dp > 0 and product * dp != total:
             yield (
-                f"micro_batch {micro} × num_microbatches {microbatches} × dp {dp} = {product * dp}, "
-                f"global_batch is {total}"
+                f"micro_batch {micro} × num_microbatches {microbatches} × dp {dp} = "
+                f"{product * dp}, global_batch is {total}"
             )
     elif replica is not None and micro is not None and replica % micro:
         yield f"{replica} sequences a replica are not divisible by micro_batch {micro}"

@@ -1,1 +1,1 @@
-
+"""Where ranks sit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,16 +24,25 @@ class Placement:
     rule: str
 
 
-def in_order(fabric: Fabric, world_size: int) -> Placement:
+def in_order(world_size: int) -> Placement:
     """Put rank r on slot r: hosts in the given order, GPUs in order."""
     return Placement(np.arange(world_size, dtype=np.int64), "hosts in order, GPUs in order")
 
 
 def by_host_order(fabric: Fabric, hosts: Sequence[str], world_size: int) -> Placement:
-    """Put ranks on hosts in the order given; all hosts must be in the fabric (``KeyError``)."""
+    """Put ranks on hosts in the order given.
+
+    Raises ``KeyError`` for a host that is not in the fabric, ``ValueError`` for a host named twice
+    or where the hosts have fewer GPUs than there are ranks.
+    """
     number = {name: index for index, name in enumerate(fabric.host_names)}
     order = np.array([number[name] for name in hosts], dtype=np.int64)
+    if len(set(hosts)) != len(hosts):
+        twice = next(name for name, count in Counter(hosts).items() if count > 1)
+        raise ValueError(f"host {twice!r} is named twice; name each once, in rank order")
     counts = np.diff(fabric.slot_start)[order]
+    if counts.sum() < world_size:
+        raise ValueError(f"{len(hosts)} hosts have {counts.sum()} GPUs for {world_size} ranks")
     first = np.repeat(fabric.slot_start[order] - (np.cumsum(counts) - counts), counts)
     slots = first + np.arange(len(first))
     return Placement(slots[:world_size], "hosts in the order of placement.hosts, GPUs in order")
@@ -59,7 +69,7 @@ def by_table(fabric: Fabric, table: RankTable, place: Place) -> tuple[Placement,
     slots = fabric.slot_start[np.maximum(host, 0)] + gpu
     values, uses = np.unique(slots[~wrong], return_counts=True)
     for slot in values[uses > 1][:10].tolist():
-        ranks = np.flatnonzero(slots == slot).tolist()
+        ranks = np.flatnonzero((slots == slot) & ~wrong).tolist()
         name, index = fabric.slot_name(slot)
         findings.append(
             Finding(

@@ -12,6 +12,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
 
 MAX_FILE_BYTES = 1 << 28
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _SPLIT = re.compile(r"[\s,;:]+")
 _HEADER = {"rank", "host", "hostname", "node", "gpu", "local_rank", "device"}
 
@@ -59,7 +60,7 @@ def table_of_rows(rows: Sequence[tuple[Place, Sequence[int | str]]]) -> RankTabl
         words = [str(word) for word in row]
         if len(words) == 2:
             words.insert(0, str(position))
-        if len(words) != 3 or not words[0].isdigit() or not words[2].isdigit():
+        if len(words) != 3 or not (_NUMBER.match(words[0]) and _NUMBER.match(words[2])):
             problems.append(
                 Problem(place, f"is no rank, host and GPU: {' '.join(words)!r}", remedy="0 host0 0")
             )

@@ -1,1 +1,1 @@
-
+"""What people and programs read: text, JSON, files of links."""

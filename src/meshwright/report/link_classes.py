@@ -61,7 +61,8 @@ def link_groups(plan: Plan) -> list[LinkGroup]:
     first, where, _ = distinct_rows([column[heads] for column in columns])
     counts = np.bincount(where, weights=lengths)
     groups = [
-        _group(plan, int(heads[index]), int(count)) for index, count in zip(first, counts, strict=True)
+        _group(plan, int(heads[index]), int(count))
+        for index, count in zip(first, counts, strict=True)
     ]
     return sorted(groups, key=_busiest_first)
 

@@ -32,6 +32,7 @@ _REACH = {
     "spine": "across spines",
     "core": "across the core",
     "network": "between hosts",
+    "none": "over fabrics that no path joins",
 }
 BUSY_ROWS = 8
 _NAME_WIDTH = 32
@@ -188,17 +189,16 @@ def _links_table(plan: Plan, every: list[LinkGroup]) -> str:
     groups = [group for group in every if group.load_bytes > 0]
     if not groups:
         return "No load is known: see the notes."
-    rows = []
-    for group in groups[:BUSY_ROWS]:
-        rows.append(
-            (
-                _link_name(plan, group),
-                format_bytes(group.load_bytes),
-                "no rate" if group.busy_s is None else format_seconds(group.busy_s),
-                format_count(group.count),
-                _users(group),
-            )
+    rows = [
+        (
+            _link_name(plan, group),
+            format_bytes(group.load_bytes),
+            "no rate" if group.busy_s is None else format_seconds(group.busy_s),
+            format_count(group.count),
+            _users(group),
         )
+        for group in groups[:BUSY_ROWS]
+    ]
     text = table(("busiest links", "load/step", "busy", "links", "used by"), rows)
     more = len(groups) - BUSY_ROWS
     return (
@@ -221,7 +221,9 @@ def _link_name(plan: Plan, group: LinkGroup) -> str:
 def _users(group: LinkGroup) -> str:
     """Return the axes that load a link, with their shares; at most two."""
     shares = sorted(group.load_by_axis.items(), key=lambda item: -item[1])
-    text = ", ".join(f"{axis_label(axis)} {100 * load / group.load_bytes:.0f} %" for axis, load in shares[:2])
+    text = ", ".join(
+        f"{axis_label(axis)} {100 * load / group.load_bytes:.0f} %" for axis, load in shares[:2]
+    )
     return text + (", …" if len(shares) > 2 else "")
 
 

@@ -62,7 +62,8 @@ def reach_text(span: dict[str, dict[str, Any]]) -> str:
     """Return how far a group's ring goes: ``gpu``, ``host``, ``nvlink_domain``, ``leaf``, ``spine`` or ``core``.
 
     ``leaf``: it leaves its NVLink island and stays under its leaves; ``spine``: an edge leaves a
-    leaf; ``core``: an edge leaves a pod. ``network`` where the switches are unknown.
+    leaf; ``core``: an edge leaves a pod; ``none``: no path joins its fabrics. ``network`` where the
+    switches are unknown.
     """
 
     def crossings(tier: str) -> int:
@@ -76,6 +77,8 @@ def reach_text(span: dict[str, dict[str, Any]]) -> str:
         return "nvlink_domain"
     if "leaf" not in span:
         return "network"
+    if crossings("fabric"):
+        return "none"
     if crossings("pod"):
         return "core"
     return "spine" if crossings("leaf") else "leaf"

@@ -35,8 +35,12 @@ def paragraph(text: str, indent: str = "") -> str:
 
 def finding_text(finding: Finding) -> str:
     """Return one finding: severity, rule, place; message; remedy."""
-    head = f"{finding.severity.value:<8} {finding.rule}   {finding.place}"
-    lines = [head, paragraph(finding.message, "  ")]
+    head = f"{finding.severity.value:<8} {finding.rule}"
+    place = str(finding.place)
+    # A long path goes to a line of its own, whole, so that it can be copied.
+    fits = len(head) + 3 + len(place) <= WIDTH
+    lines = [f"{head}   {place}"] if fits else [head, f"  {place}"]
+    lines.append(paragraph(finding.message, "  "))
     if finding.remedy:
         lines.append(paragraph(f"Remedy: {finding.remedy}", "  "))
     return "\n".join(lines)

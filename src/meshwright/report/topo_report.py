@@ -144,7 +144,9 @@ def _near_text(facts: Facts) -> str:
         return ""
     rows = []
     for place, gpu in enumerate(gpus):
-        joined = sorted({cell for cell in (facts.gpu_gpu_class or ((),) * len(gpus))[place] if cell != "X"})
+        joined = sorted(
+            {cell for cell in (facts.gpu_gpu_class or ((),) * len(gpus))[place] if cell != "X"}
+        )
         close = ""
         if near is not None:
             name, found = near[place]

@@ -1,1 +1,1 @@
-
+"""Which hardware paths: spans, reach, and the bytes on every link."""

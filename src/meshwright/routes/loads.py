@@ -121,8 +121,8 @@ class LoadCollector:
         """Multiply what each host sends between its devices with the links of those paths."""
         pairs, column = np.unique(pair, return_inverse=True)
         crosses = np.zeros((len(pairs), len(node.graph.links)))
-        for row, one in enumerate(pairs.tolist()):
-            crosses[row, list(node.graph.paths[one])] = 1.0
+        for index, one in enumerate(pairs.tolist()):
+            crosses[index, list(node.graph.paths[one])] = 1.0
         hosts, row = np.unique(host, return_inverse=True)
         demand = np.bincount(
             row.ravel() * len(pairs) + column.ravel(),
@@ -137,4 +137,4 @@ class LoadCollector:
 def _sum_at(index: Longs, size_bytes: Floats, length: int) -> Floats:
     if not len(index):
         return np.zeros(length)  # bincount of nothing is an array of integers
-    return np.bincount(index, weights=size_bytes, minlength=length)
+    return np.bincount(index, weights=size_bytes, minlength=length).astype(np.float64, copy=False)

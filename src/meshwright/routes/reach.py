@@ -20,7 +20,10 @@ Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """``unreachable_pairs[g]``: ordered pairs of group g's members that cannot send."""
+    """``unreachable_pairs[g]``: ordered pairs of group g's members that cannot send.
+
+    A pair of which one end's place in the network is unknown is not counted.
+    """
 
     unreachable_pairs: Longs
 
@@ -38,11 +41,17 @@ def reach_of(cells: Cells, fabric: Fabric) -> Reach | None:
     # For each component a cell is on: members of the group there, outside the cell.
     owner, one = in_cell // width, in_cell % width
     there = group_count[np.searchsorted(in_group, cells.group[owner] * width + one)] - cell_count
-    reachable = np.bincount(owner, weights=there, minlength=len(cells.group)).astype(np.int64)
-    members = np.bincount(group, minlength=len(cells.cells_of_group))
-    outside = members[cells.group] - cells.size
-    pairs = cells.size * (outside - reachable)
-    return Reach(np.bincount(cells.group, weights=pairs, minlength=len(members)).astype(np.int64))
+    known_in_cell = np.bincount(cell[known], minlength=len(cells.group))
+    known_in_group = np.bincount(group[known], minlength=len(cells.cells_of_group))
+    outside = known_in_group[cells.group] - known_in_cell
+    # Over NVLink every member sends by any member's NIC (a relay); without, by its own alone.
+    relayed = fabric.nvlink_domain_of_slot[cells.slot[cells.start[:-1]]] >= 0
+    senders = np.where(relayed, np.where(known_in_cell > 0, cells.size, 0), known_in_cell)
+    weight = np.where(relayed[owner], cells.size[owner], cell_count)
+    reached = np.bincount(owner, weights=there * weight, minlength=len(cells.group))
+    pairs = senders * outside - reached
+    count = len(cells.cells_of_group)
+    return Reach(np.bincount(cells.group, weights=pairs, minlength=count).astype(np.int64))
 
 
 def host_components(fabric: Fabric, hosts: NDArray[np.integer]) -> list[list[int]]:

@@ -1,1 +1,1 @@
-
+"""What may run, what will run badly, what was assumed."""

@@ -108,9 +108,11 @@ def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
     layout = context.layout
     needed = {"tp": layout.tp, "cp": layout.cp, "dp": layout.dp, "pp": layout.pp}
     if layout.framework == "megatron":  # elsewhere experts live on a mesh of their own
-        # One order string serves both grids: dp is also the place of edp, tp that of etp.
-        needed |= {"tp": max(layout.tp, layout.etp), "dp": max(layout.dp, layout.edp)}
         needed["ep"] = layout.ep
+        if "framework" not in layout.assumed or layout.has_experts:
+            # One order string serves both grids: dp is also the place of edp, tp that of etp.
+            # Where nobody named Megatron and there are no experts, only the dense grid counts.
+            needed |= {"tp": max(layout.tp, layout.etp), "dp": max(layout.dp, layout.edp)}
     for axis, degree in needed.items():
         if axis not in layout.order and degree > 1:
             of = " of experts" if degree != getattr(layout, axis) else ""

@@ -9,6 +9,9 @@ from meshwright.job.stages import layers_by_stage
 from meshwright.rules.grid import divisors
 from meshwright.rules.registry import RuleContext
 
+_MOST_STAGES = 64
+"""More stages than this are not proposed."""
+
 
 def check_job_rules(context: RuleContext, model: Model | None, batch: Batch) -> list[Finding]:
     """Return the findings on layers by stage and on the batch."""
@@ -34,45 +37,40 @@ def _layers(context: RuleContext, model: Model) -> list[Finding]:
     layout = context.layout
     if layers_by_stage(layout, model.num_layers) is not None:
         return []
-    chunks = layout.pp * layout.vp
-    if layout.stages is not None:
-        key, message = (
-            "layout.stages",
-            f"stages {list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} stages; "
-            f"the model has {model.num_layers} layers and pp is {layout.pp}.",
-        )
-    elif layout.first_stage_layers is not None or layout.last_stage_layers is not None:
-        ends = {"first_stage_layers": layout.first_stage_layers}
-        ends["last_stage_layers"] = layout.last_stage_layers
-        given = {name: layers for name, layers in ends.items() if layers is not None}
-        key = f"layout.{next(iter(given))}"
-        listed = " and ".join(f"{name} {layers}" for name, layers in given.items())
-        message = (
-            f"{listed} of {model.num_layers} layers leave {model.num_layers - sum(given.values())} "
-            f"for {max(layout.pp - len(given), 0)} of {layout.pp} stages, which does not divide"
-            + (f" into {layout.vp} equal chunks a stage." if layout.vp > 1 else " evenly.")
-        )
-    else:
-        key = "layout.pp"
-        rest = model.num_layers % chunks
-        message = (
-            f"{model.num_layers} layers over {layout.pp} stages"
-            + (f" × {layout.vp} chunks" if layout.vp > 1 else "")
-            + f" leave {rest} over ({model.num_layers} = {chunks} × {model.num_layers // chunks} + {rest})."
-        )
-    legal = [value for value in divisors(model.num_layers) if value <= 64]
-    remedy = f"pp {', '.join(map(str, legal))}"
-    if layout.pp <= min(32, model.num_layers) and layout.vp == 1:
-        even, more = divmod(model.num_layers, layout.pp)
-        uneven = [even] * (layout.pp - more) + [even + 1] * more
-        remedy += f", or an uneven stage map: stages: {uneven}"
+    key = "layout.stages" if layout.stages is not None else "layout.pp"
     return [
         Finding(
             "pipeline/layers-divide",
             Severity.ERROR,
             context.place(key),
-            message,
+            _why_layers(context, model.num_layers),
             {"layers": model.num_layers, "pp": layout.pp, "vp": layout.vp},
-            remedy,
+            _layers_remedy(context, model.num_layers),
         )
     ]
+
+
+def _why_layers(context: RuleContext, num_layers: int) -> str:
+    layout = context.layout
+    if layout.stages is not None:
+        return (
+            f"stages {list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
+            f"stages; the model has {num_layers} layers and pp is {layout.pp}."
+        )
+    chunks = layout.pp * layout.vp
+    interleaved = f" × {layout.vp} chunks" if layout.vp > 1 else ""
+    return (
+        f"{num_layers} layers over {layout.pp} stages{interleaved} leave {num_layers % chunks} over "
+        f"({num_layers} = {chunks} × {num_layers // chunks} + {num_layers % chunks})."
+    )
+
+
+def _layers_remedy(context: RuleContext, num_layers: int) -> str:
+    layout = context.layout
+    legal = [value for value in divisors(num_layers) if value <= _MOST_STAGES]
+    remedy = f"pp {', '.join(map(str, legal))}"
+    if layout.pp <= _MOST_STAGES and layout.vp == 1:
+        even, more = divmod(num_layers, layout.pp)
+        uneven = [even] * (layout.pp - more) + [even + 1] * more
+        remedy += f", or an uneven stage map: stages: {uneven}"
+    return remedy

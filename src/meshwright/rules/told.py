@@ -125,7 +125,7 @@ def _turned(work: Workload) -> list[tuple[str, tuple[str, str], Workload]]:
     rows = []
 
     def with_layout(**changes: object) -> Workload:
-        return replace(work, layout=msgspec.structs.replace(layout, **changes))  # type: ignore[arg-type]
+        return replace(work, layout=msgspec.structs.replace(layout, **changes))
 
     if "sequence_parallel" in layout.assumed and layout.tp > 1:
         rows.append(

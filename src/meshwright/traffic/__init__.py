@@ -1,1 +1,1 @@
-
+"""What groups say, how often, in which phase."""

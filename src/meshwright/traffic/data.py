@@ -37,7 +37,7 @@ OPS_BY_SHARDING: dict[str, tuple[tuple[str, str, str], ...]] = {
 """Collectives over the ranks that share one copy (op, phase, what)."""
 
 
-def gradient_axis(framework: str, cp: int) -> str:
+def gradient_axis(cp: int) -> str:
     """Return the axis dense gradients are reduced over: cp replicates parameters too."""
     return "dp-cp" if cp > 1 else "dp"
 
@@ -47,7 +47,7 @@ def replica_ops(sharding: str, framework: str, cp: int) -> list[tuple[str, str, 
     if sharding == "hsdp":
         shard = [("dp_shard", *row) for row in OPS_BY_SHARDING["fsdp"]]
         return [*shard, ("dp_replicate", "all_reduce", "backward", "gradient shards")]
-    axis = gradient_axis(framework, cp)
+    axis = gradient_axis(cp)
     if framework != "megatron" and sharding == "fsdp":
         axis = "dp_shard-cp" if cp > 1 else "dp_shard"  # parameters are sharded over cp too
     return [(axis, *row) for row in OPS_BY_SHARDING[sharding]]

@@ -1,0 +1,203 @@
+"""Bad input: one clear message with its place, the right exit status, never a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.running import finding_of, rules_of, run
+
+pytestmark = pytest.mark.process
+GOOD = "cluster: dgx-h100 x 2\nlayout: {tp: 4, dp: 4}\n"
+
+
+@pytest.fixture
+def job(tmp_path):
+    def write(text: str | bytes, name: str = "job.yaml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def refused(ran, *texts: str) -> None:
+    assert ran.status == 2
+    assert ran.out == ""
+    for text in texts:
+        assert text in ran.err
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "check"])
+def test_empty_file(job, command):
+    refused(run(command, job("")), "job.yaml", "empty")
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "check", "topo"])
+def test_binary_file(job, command):
+    refused(run(command, job(b"\x7fELF\x00\x01\x02\xff")), "job.yaml:1", "binary")
+
+
+def test_empty_topology(job):
+    refused(run("topo", job("")), "job.yaml:1", "empty")
+
+
+def test_missing_file(tmp_path):
+    refused(run("map", tmp_path / "none.yaml"), "none.yaml")
+    refused(run("topo", tmp_path / "none.txt"), "none.txt")
+
+
+def test_truncated_matrix(job):
+    matrix = job("\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV18\tPIX\nGPU1\tNV18\n", "topo.txt")
+    refused(run("topo", matrix), "topo.txt:3", "cells")
+    text = "cluster: {node: {from: topo.txt, gpu: H100}, nodes: 2}\nlayout: {tp: 2}\n"
+    refused(run("map", job(text)), "topo.txt:3")
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 300 + "]" * 300, "\n".join("  " * n + "a:" for n in range(300))]
+)
+def test_deep_nesting(job, text):
+    refused(run("map", job(text)), "job.yaml:", "nest")
+
+
+def test_missing_host_file(job):
+    text = "cluster: dgx-h100 x 2\nlayout: {tp: 4}\nplacement: {ranks: hosts.txt}\n"
+    refused(run("map", job(text)), "job.yaml:3:", "hosts.txt")
+
+
+def test_missing_fabric_file(job):
+    text = "cluster: {node: dgx-h100, fabric: {from: nowhere.conf}}\nlayout: {tp: 4}\n"
+    refused(run("map", job(text)), "job.yaml:1:", "nowhere.conf")
+
+
+def test_host_not_in_fabric(job):
+    job("SwitchName=s1 Nodes=n[1-4]\n", "topology.conf")
+    text = "cluster: {node: dgx-h100, fabric: {from: topology.conf}, allocation: 'n[3-6]'}\nlayout: {tp: 4}\n"
+    refused(run("map", job(text)), "job.yaml:1:", "n5, n6")
+
+
+def test_unknown_gpu(job):
+    job("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n", "topo.txt")
+    text = "cluster: {node: {from: topo.txt, gpu: H1000}, nodes: 2}\nlayout: {tp: 2}\n"
+    refused(run("map", job(text)), "job.yaml:1:", "H1000", "did you mean")
+
+
+def test_unknown_model(job):
+    refused(run("map", job(GOOD + "model: lama3-8b\n")), "job.yaml:3:", "did you mean")
+
+
+def test_unknown_preset(job):
+    refused(
+        run("map", job("cluster: dgx-h10 x 2\nlayout: {tp: 4}\n")),
+        "job.yaml:1:10",
+        "did you mean dgx-h100",
+    )
+
+
+def test_world_size_that_does_not_factor(job):
+    ran = run("map", job("cluster: dgx-h100 x 2\nlayout: {tp: 3}\n"), "--json")
+    assert ran.status == 1
+    finding = finding_of(ran.document, "grid/world-divides")
+    assert finding["severity"] == "error"
+    assert finding["place"].endswith("job.yaml:2:14")
+    assert finding["numbers"]["world_size"] == 16
+    assert finding["numbers"]["tp"] == 3
+    assert finding["remedy"]
+    text = run("map", job("cluster: dgx-h100 x 2\nlayout: {tp: 3}\n"))
+    assert text.status == 1
+    assert "16 = 5 × 3 + 1" in text.out
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "check"])
+def test_tp_zero(job, command):
+    ran = run(command, job("cluster: dgx-h100 x 2\nlayout: {tp: 0}\n"), "--json")
+    assert ran.status == 1
+    finding = finding_of(ran.document, "layout/degree-positive")
+    assert finding["place"].endswith("job.yaml:2:14")
+
+
+def test_all_problems_of_a_file_at_once(job):
+    text = "layot: {tp: 4}\nmodel: [1]\nbatch: {micro_batch: no}\nlayout: {tpp: 4, dp: x}\n"
+    ran = run("map", job(text))
+    refused(
+        ran,
+        "job.yaml:1:1",
+        "did you mean 'layout'",
+        "job.yaml:2:8",
+        "job.yaml:3:22",
+        "job.yaml:4:10",
+        "job.yaml:4:22",
+    )
+
+
+def test_no_yaml_surprises(job):
+    ran = run("check", job("layout: {tp: 4, world_size: 16}\nmodel: no\n"))
+    refused(ran, "'no' is no model")
+
+
+def test_json_and_toml_jobs(job):
+    for name, text in (
+        ("job.json", '{"cluster": "dgx-h100 x 2",\t"layout": {"tp": 4}}'),
+        ("job.toml", 'cluster = "dgx-h100 x 2"\n[layout]\ntp = 4\n'),
+    ):
+        ran = run("map", job(text, name), "--json")
+        assert ran.status == 0
+        assert ran.document["layout"]["dp"] == 4
+
+
+def test_map_without_cluster(job):
+    refused(run("map", job("layout: {tp: 4, dp: 4}\n")), "names no cluster", "dgx-h100")
+
+
+def test_unknown_axis_of_given_traffic(job):
+    text = GOOD + "traffic: [{axis: tq, op: all_reduce, bytes: 1e9}]\n"
+    refused(run("map", job(text)), "job.yaml:3:", "tq")
+
+
+def test_given_traffic_is_used(job):
+    text = GOOD + "traffic: [{axis: dp, op: all_reduce, bytes: 4 GB, count: 2}]\n"
+    document = run("map", job(text), "--json").document
+    dp = next(one for one in document["axes"] if one["axis"] == "dp")
+    assert dp["collectives"][0]["bytes"] == 4e9
+    assert dp["sent_bytes"] == pytest.approx(2 * 4e9 * 1.5)
+    assert dp["bound_s"] == pytest.approx(2 * 4e9 * 1.5 / 2 / 50e9)
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "check", "topo"])
+def test_help_has_an_example(command):
+    ran = run(command, "--help")
+    assert ran.status == 0
+    assert "Example" in ran.out
+    assert f"$ meshwright {command}" in ran.out or "nvidia-smi" in ran.out
+
+
+def test_rank_outside_the_job(job):
+    refused(run("groups", job(GOOD), "--rank", "16"), "0 … 15")
+
+
+def test_check_proposes_legal_layouts(job):
+    ran = run(
+        "check",
+        job("layout: {tp: 4, pp: 2, cp: 2, world_size: 32, order: tp-cp-ep-pp-dp}\n"),
+        "--json",
+    )
+    assert ran.status == 1
+    document = ran.document
+    assert document["valid"] is False
+    assert rules_of(document)[0] == "grid/expert-dp-equals-dp-unless-pp-last"
+    assert 1 <= len(document["nearest"]) <= 5
+    for near in document["nearest"]:
+        degrees = ", ".join(f"{name}: {value}" for name, value in near.items())
+        again = run(
+            "check",
+            job(f"layout: {{{degrees}, world_size: 32, order: tp-cp-ep-pp-dp}}\n", "near.yaml"),
+            "--json",
+        )
+        assert again.document["valid"], near
+
+
+def test_check_of_a_legal_layout(job):
+    ran = run("check", job(GOOD), "--json")
+    assert ran.status == 0
+    assert ran.document["valid"] is True
+    assert ran.document["nearest"] == []

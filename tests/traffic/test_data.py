@@ -1,0 +1,142 @@
+"""Data parallelism: groups, widths, experts apart, and what is not modelled."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from meshwright.job.catalogue import find_model
+from meshwright.job.parameters import total_parameters
+from meshwright.traffic.data import data_collectives
+from traffic.building import on, workload
+
+MIXTURE = "mixtral-8x7b"
+
+
+def _all(**keys):
+    return data_collectives(workload(**keys))
+
+
+@pytest.mark.parametrize(
+    ("framework", "training", "width"),
+    [
+        ("megatron", {}, 4),
+        ("megatron", {"precision": "bf16"}, 4),
+        ("megatron", {"precision": "fp8"}, 4),
+        ("megatron", {"precision": "fp16"}, 2),  # only bf16 implies fp32 gradients
+        ("megatron", {"precision": "fp32"}, 4),
+        ("megatron", {"precision": "bf16", "gradient_dtype": "bf16"}, 2),
+        ("megatron", {"precision": "fp16", "gradient_dtype": "fp32"}, 4),
+        ("torch", {}, 2),
+        ("torch", {"precision": "fp32"}, 4),
+        ("torch", {"precision": "bf16", "gradient_dtype": "fp32"}, 4),
+    ],
+)
+def test_the_width_of_gradients(framework, training, width):
+    [reduce] = _all(dp=4, framework=framework, training=training)
+    total = total_parameters(find_model("llama-3-8b"))
+    assert reduce.bytes_by_stage.tolist() == [total * width]
+
+
+def test_context_parallel_ranks_reduce_too():
+    assert {one.axis for one in _all(dp=4, cp=2)} == {"dp-cp"}
+    assert {one.axis for one in _all(dp=4, cp=2, sharding="zero1")} == {"dp-cp"}
+    assert {one.axis for one in _all(dp=4)} == {"dp"}
+
+
+def test_stages_hold_what_they_hold():
+    [reduce] = _all(dp=4, pp=4)
+    model = find_model("llama-3-8b")
+    layers = (total_parameters(model) - 2 * model.vocab * model.hidden - model.hidden) / 4
+    words = model.vocab * model.hidden
+    expected = [layers + words, layers, layers, layers + words + model.hidden]
+    assert reduce.bytes_by_stage.tolist() == [held * 4 for held in expected]
+
+
+def test_all_stages_together_hold_the_model():
+    for model in ("llama-3-8b", MIXTURE, "qwen3-30b-a3b"):
+        for vp in (1, 2):
+            dense, expert = workload(model, dp=1, pp=4, vp=vp).parameters_by_stage()
+            assert dense.sum() + expert.sum() == total_parameters(find_model(model))
+
+
+def test_interleaved_stages_hold_every_other_chunk():
+    """The first layers are dense: interleaved, they are the first chunks of several stages."""
+    shape = msgspec.structs.replace(find_model(MIXTURE), first_dense_layers=8)
+    together = workload(shape, dp=1, pp=4)
+    apart = workload(shape, dp=1, pp=4, vp=4)
+    assert together.expert_layers_by_stage().tolist() == [0, 8, 8, 8]
+    assert apart.expert_layers_by_stage().tolist() == [6, 6, 6, 6]
+    assert together.parameters_by_stage()[1].tolist()[0] == 0
+    assert len(set(apart.parameters_by_stage()[1].tolist())) == 1
+
+
+@pytest.mark.parametrize("sharding", ["none", "zero1"])
+def test_experts_are_reduced_over_their_own_group(sharding):
+    keys = {"tp": 2, "dp": 8, "ep": 4, "etp": 1, "sharding": sharding}
+    found = _all(model=MIXTURE, **keys)
+    dense, expert = on(found, "dp"), on(found, "edp")
+    assert len(dense) == len(expert) == (1 if sharding == "none" else 2)
+    model = find_model(MIXTURE)
+    one_expert = 3 * model.hidden * model.moe_ffn
+    assert expert[0].bytes_by_stage.tolist() == [32 * (8 / 4) * one_expert * 4]
+    attention = total_parameters(model) - 32 * 8 * one_expert
+    assert dense[0].bytes_by_stage[0] < attention * 4  # the norms and the router are whole
+    assert dense[0].bytes_by_stage[0] > attention * 4 / 2
+    assert all("expert" in one.what for one in expert)
+
+
+def test_expert_tensor_parallelism_splits_experts():
+    whole = on(_all(model=MIXTURE, tp=2, dp=8, ep=4, etp=1), "edp")[0]
+    halves = on(_all(model=MIXTURE, tp=2, dp=8, ep=4, etp=2), "edp")[0]
+    assert np.allclose(halves.bytes_by_stage * 2, whole.bytes_by_stage)
+
+
+def test_a_dense_model_says_nothing_over_edp():
+    assert on(_all(dp=8, ep=4), "edp") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "axes"),
+    [
+        ({"sharding": "zero2"}, ["dp", "dp"]),
+        ({"sharding": "zero3"}, ["dp", "dp", "dp"]),
+        ({"sharding": "zero3", "cp": 2}, ["dp-cp", "dp-cp", "dp-cp"]),
+        ({"sharding": "fsdp"}, ["dp", "dp", "dp"]),
+        ({"sharding": "fsdp", "framework": "torch"}, ["dp_shard"] * 3),
+        ({"sharding": "fsdp", "framework": "torchtitan", "cp": 2}, ["dp_shard-cp"] * 3),
+        ({"sharding": "zero1", "framework": "torch"}, ["dp", "dp"]),
+        (
+            {"sharding": "hsdp", "shard_degree": 4, "framework": "torch"},
+            ["dp_shard", "dp_shard", "dp_shard", "dp_replicate"],
+        ),
+        ({"sharding": "zero1", "distributed_optimizer_instances": 2}, ["dp", "dp"]),
+        ({"sharding": "none", "distributed_optimizer_instances": 2}, ["dp"]),
+    ],
+)
+def test_what_is_not_modelled_is_unknown_and_never_zero(keys, axes):
+    found = _all(dp=8, **keys)
+    assert [one.axis for one in found] == axes
+    for one in found:
+        assert one.bytes_by_stage is None
+        assert one.count_by_stage is None
+        assert one.sent_bytes_by_stage(8) is None
+
+
+def test_experts_of_unmodelled_sharding_are_unknown_too():
+    found = _all(model=MIXTURE, dp=8, ep=4, sharding="zero2")
+    assert {one.axis for one in found} == {"dp", "edp"}
+    assert not any(one.is_known for one in found)
+
+
+def test_experts_on_a_mesh_are_unknown():
+    found = _all(model=MIXTURE, tp=2, dp=4, ep=2, framework="torch")
+    assert [one.is_known for one in found] == [True, False]
+    assert "expert" in found[1].what
+
+
+def test_one_replica_has_nobody_to_talk_to():
+    assert _all(tp=8, dp=1, sharding="zero3") == []
+    [reduce] = _all(tp=8, dp=1)
+    assert reduce.sent_bytes_by_stage(1).tolist() == [0]
