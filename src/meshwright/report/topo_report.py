@@ -38,7 +38,7 @@ def topo_findings(sources: Sequence[Facts]) -> list[Finding]:
 
 
 def topo_json(sources: Sequence[Facts], choice: Choice | None, *, full: bool) -> dict[str, Any]:
-    """Return the document of ``topo --json``; with one file its lists stand at the top too."""
+    """Return the document of ``topo --json``: each source's lists, and all together at the top."""
     files = [_file(facts, full=full) for facts in sources]
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -46,11 +46,26 @@ def topo_json(sources: Sequence[Facts], choice: Choice | None, *, full: bool) ->
     }
     if len(files) == 1:
         document |= {key: value for key, value in files[0].items() if key not in ("path", "format")}
+    else:
+        document |= _together(sources, full=full)
     document["sources"] = files
     document["choice"] = None if choice is None else _choice_json(choice)
     document["findings"] = [finding.to_json() for finding in topo_findings(sources)]
     document["origin"] = {"sources": Origin.PARSED.value, "choice": Origin.MODELLED.value}
     return document
+
+
+def _together(sources: Sequence[Facts], *, full: bool) -> dict[str, Any]:
+    """Return the lists of several sources one after the other; null where none of them says."""
+    result: dict[str, Any] = {}
+    for name, of in {**_LISTS, "links": _network_cables}.items():
+        given = [values for values in map(of, sources) if values is not None]
+        result[name] = _cut([one for values in given for one in values], full=full) if given else None
+    near = [facts for facts in sources if nearest_nics(facts) is not None]
+    # GPU numbers of two hosts would mix: with several matrices each stands with its own source.
+    nearest = _nearest(near[0]) if len(near) == 1 else (None, None)
+    result["nearest_nic"], result["nearest_class"] = nearest
+    return result
 
 
 def _choice_json(choice: Choice) -> dict[str, Any]:
