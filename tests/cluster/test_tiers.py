@@ -90,11 +90,9 @@ def test_any_plan_is_wired_right(shape: TierShape) -> None:
     assert (np.bincount(cables.lower[first], minlength=leaves) == plan.uplinks).all()
     assert ((cables.upper[first] >= leaves) & (cables.upper[first] < leaves + spines)).all()
     spine = cables.upper[first] - leaves
-    assert (
-        spine // max(plan.spines_per_pod, 1) == network.pod_of_leaf[cables.lower[first]]
-    ).all()
+    assert (spine // max(plan.spines_per_pod, 1) == network.pod_of_leaf[cables.lower[first]]).all()
     # A spine sends as many cables to the core as it has from leaves.
-    assert ((cables.upper[second] >= leaves + spines)).all()
+    assert (cables.upper[second] >= leaves + spines).all()
     assert (cables.upper < len(network.switch_names)).all()
     if plan.core_switches:
         down = np.bincount(spine, minlength=spines)

@@ -53,7 +53,9 @@ def test_bound_is_the_busiest_link_on_random_fabrics() -> None:
         route = _route(fabric, groups.astype(np.int32), (op, 64.0, 2.0))
         bound, load = axis_bound(route, fabric), route.load_bytes
         assert load is not None
-        rates = [fabric.links.classes[one].capacity_bytes_per_s for one in fabric.links.class_of_link]
+        rates = [
+            fabric.links.classes[one].capacity_bytes_per_s for one in fabric.links.class_of_link
+        ]
         times = [size / rate for size, rate in zip(load.tolist(), rates, strict=True) if size > 0]
         if route.lost_bytes or not times:
             assert bound.bound_s is None
@@ -85,9 +87,7 @@ def test_latency_counts_the_steps_of_a_ring() -> None:
 
 def test_collectives_share_the_bound_by_their_bytes() -> None:
     fabric = _fabric(2)
-    route = _route(
-        fabric, _whole(fabric), ("reduce_scatter", 2e9, 1.0), ("all_gather", 1e9, 1.0)
-    )
+    route = _route(fabric, _whole(fabric), ("reduce_scatter", 2e9, 1.0), ("all_gather", 1e9, 1.0))
     bound = axis_bound(route, fabric)
     assert sum(bound.time_s) == pytest.approx(bound.bound_s + bound.latency_s)
     assert bound.time_s[0] > bound.time_s[1]

@@ -46,7 +46,9 @@ def make_node(dice: random.Random, name: str = "box", nvlink: str | None = None)
         num_gpus=gpus,
         nics=tuple(NodeNic(f"nic{i}", RATE) for i in range(nics)),
         nic_of_gpu=tuple(
-            -1 if not nics or dice.random() < 0.04 else dice.randrange(nics)
+            -1
+            if not nics or dice.random() < 0.04
+            else dice.randrange(nics)
             if dice.random() < 0.3
             else gpu * nics // gpus
             for gpu in range(gpus)

@@ -119,9 +119,7 @@ def _axes(fabric: Fabric, slots: np.ndarray, grid: Grid) -> list[AxisRoute]:
         "b": [_collective("b", "all_to_all", 2e9), _collective("b", "send", 1e6)],
         "c": [_collective("c", "reduce_scatter", 5e9)],
     }
-    return [
-        route_axis(axis, axis, grid.members((axis,)), said[axis], ground) for axis in grid.axes
-    ]
+    return [route_axis(axis, axis, grid.members((axis,)), said[axis], ground) for axis in grid.axes]
 
 
 def _permuted(dice: random.Random, fabric: Fabric, joined: int, unit: int) -> np.ndarray:
@@ -217,7 +215,9 @@ def test_collectives_of_an_axis_add_up() -> None:
 def test_what_is_not_known_is_not_zero() -> None:
     fabric = _fabric("dgx-h100", 2)
     ranks = Grid(("a",), (16,)).members(("a",))
-    route = route_axis("a", "a", ranks, [unknown("a", "all_to_all", "forward", "x")], _ground(fabric))
+    route = route_axis(
+        "a", "a", ranks, [unknown("a", "all_to_all", "forward", "x")], _ground(fabric)
+    )
     assert route.patterns == ()
     assert route.load_bytes is None
     assert route.span("host").domains.tolist() == [2]

@@ -20,6 +20,7 @@ Rules it states in its own words:
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from itertools import pairwise
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.network import TieredNetwork
@@ -267,7 +268,7 @@ class Walk:
             return owner
         if not self.has_switch(owner):
             chain = self._from(cell, cell.index(owner))
-            for a, b in zip(chain, chain[1:], strict=False):
+            for a, b in pairwise(chain):
                 self.over_board(a, b, size)
             return chain[-1]
         if form == "pxn-exit":
@@ -277,7 +278,7 @@ class Walk:
         else:
             for start in range(k):
                 chain = self._from(cell, start)
-                for a, b in zip(chain, chain[1:], strict=False):
+                for a, b in pairwise(chain):
                     self.over_switch(a, b, size / k)
         return owner
 

@@ -32,7 +32,13 @@ from meshwright.rules.grid import check_grid
 from meshwright.rules.job import check_job_rules
 from meshwright.rules.placed import check_placed
 from meshwright.rules.registry import RuleContext
-from meshwright.rules.told import default_notes, framework_notes, traffic_notes, vocabulary_notes
+from meshwright.rules.told import (
+    default_notes,
+    framework_notes,
+    mesh_notes,
+    traffic_notes,
+    vocabulary_notes,
+)
 from meshwright.traffic.collective import Collective
 from meshwright.traffic.job import (
     collectives_without_model,
@@ -161,6 +167,7 @@ def plan_job(outline: Outline) -> Plan:
     outline.findings += check_placed(routes, bounds, (fabric, outline.layout, placement), job.place)
     outline.findings += vocabulary_notes(routes, fabric, job.file.moe, job.place)
     outline.findings += traffic_notes(collectives, job.place)
+    outline.findings += mesh_notes(routes, fabric, job.place)
     return plan
 
 

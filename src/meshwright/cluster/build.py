@@ -57,7 +57,6 @@ def build_fabric(
     domain = np.where(switched, nvlink_domain_of_host, NONE)[host_of_slot].astype(np.int32)
     leaf = wiring.leaf_of_nic if wiring else np.full(len(host_of_nic), NONE, dtype=np.int32)
     rail = wiring.rail_of_nic if wiring else np.full(len(host_of_nic), NONE, dtype=np.int32)
-    nic_of_slot = _nic_of_slot(hosts, slot_start, nic_start, leaf if wiring else None)
     frame = _Frame(hosts, slot_start, nic_start, domain, len(domain_names or ()))
     blocks = _link_blocks(frame, wiring)
     return Fabric(
@@ -68,7 +67,7 @@ def build_fabric(
         nic_start=nic_start,
         host_of_slot=host_of_slot,
         gpu_of_slot=gpu_of_slot,
-        nic_of_slot=nic_of_slot,
+        nic_of_slot=_nic_of_slot(hosts, slot_start, nic_start, leaf if wiring else None),
         nvlink_domain_of_slot=domain,
         island_of_slot=_islands(host_of_slot, domain),
         host_of_nic=host_of_nic,

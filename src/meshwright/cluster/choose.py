@@ -44,7 +44,12 @@ def _table(facts: Facts) -> list[list[int]]:
 
 def _name(cost: int, facts: Facts) -> str:
     if cost == _LINKED:
-        cells = {cell for row in facts.gpu_gpu_class or () for cell in row if cell.startswith(("NV", "MX"))}
+        cells = {
+            cell
+            for row in facts.gpu_gpu_class or ()
+            for cell in row
+            if cell.startswith(("NV", "MX"))
+        }
         return min(cells, default="NV")
     return PATH_CLASSES[cost] if 0 <= cost < len(PATH_CLASSES) else "unknown"
 

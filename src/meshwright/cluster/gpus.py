@@ -41,7 +41,7 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True):
     form: str
     """``SXM5``, ``PCIe``, ``OAM``, ``superchip``."""
     memory_bytes: int
-    """The label, at 10**9 bytes a GB."""
+    """The label, read in decimal GB."""
     usable_memory_bytes: int | None
     """As ``nvidia-smi`` prints it. Labels mix GB and GiB, so this may exceed ``memory_bytes``."""
     hbm_bytes_per_s: float

@@ -36,6 +36,7 @@ from meshwright.findings import Finding, Place, Severity
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")
 PlaceOf = Callable[[str], Place]
+MAX_HOST_GPUS = 1 << 16
 MAX_GPUS = 1 << 22
 """GPUs of one cluster: thirty times the largest planned for, and a bound on memory."""
 
@@ -115,7 +116,7 @@ def merge_cluster(
     names = _host_names(merge, section, source, node)
     kind = node if node is not None else bare_node(_gpus_unknown(merge))
     if len(names) * kind.num_gpus > MAX_GPUS:
-        raise merge.fail("nodes", f"{len(names)} hosts of {kind.num_gpus} GPUs are too many")
+        raise merge.fail("nodes", f"{len(names):,} hosts of {kind.num_gpus:,} GPUs are too many")
     hosts = HostSet(names, (kind,), np.zeros(len(names), dtype=np.int32))
     wiring = _wiring(
         merge, hosts, source, fabric or FabricSection(), (hosts_per_unit, fabric_preset)
@@ -169,6 +170,8 @@ def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> Nod
                 "names no file and no number of GPUs",
                 "node: {from: topo.txt, gpu: H100-SXM}",
             )
+        if node.gpus > MAX_HOST_GPUS:
+            raise merge.fail("node.gpus", f"{node.gpus:,} GPUs are too many for one host")
         return bare_node(node.gpus, has_nic=has_fabric)
     facts = merge.read(node.source, "node.from")
     if facts.format not in ("nvidia_smi_topo_m", "nccl_topo_xml"):
@@ -303,25 +306,13 @@ def _nvlink_domains(
     merge: Merge, section: ClusterSection, hosts: HostSet
 ) -> tuple[np.ndarray | None, list[str] | NumberedNames | None]:
     """Return the NVLink domain of every host, and the names of the domains."""
-    node = hosts.types[0]
-    count = len(hosts.names)
-    if section.nvlink_domains is None:
-        if node.nvlink_domain_hosts == 1:
-            return None, None
-        domain = np.arange(count, dtype=np.int32) // node.nvlink_domain_hosts
-        if not isinstance(hosts.names, NumberedNames):
-            merge.note(
-                "assumed/nvlink-domains",
-                "nvlink_domains",
-                f"no NVLink domains are given; each {node.nvlink_domain_hosts} hosts in the given order are taken as one.",
-                'nvlink_domains: {rack01: "rack01-tray[01-18]", …}',
-            )
-        return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
     named = section.nvlink_domains
+    if named is None:
+        return _domains_by_order(merge, hosts)
     if set(named) == {"from"}:
         named = _domains_from_file(merge, str(named["from"]))
     position = {name: index for index, name in enumerate(hosts.names)}
-    domain = np.full(count, -1, dtype=np.int32)
+    domain = np.full(len(hosts.names), -1, dtype=np.int32)
     names: list[str] = []
     for name, value in named.items():
         members = merge.hosts(value, f"nvlink_domains.{name}")
@@ -335,20 +326,37 @@ def _nvlink_domains(
         domain[present] = len(names)
         names.append(name)
     alone = np.flatnonzero(domain < 0)
-    for host in alone:  # a host of no named domain is a domain of its own
-        domain[host] = len(names)
-        names.append(hosts.names[int(host)])
-    if len(alone):
+    domain[alone] = len(names) + np.arange(len(alone))
+    left = [hosts.names[host] for host in alone.tolist()]
+    if left:
         merge.note(
             "assumed/nvlink-domains",
             "nvlink_domains",
-            f"{len(alone)} of {count} hosts are in none of the NVLink domains given "
-            f"({', '.join(names[-len(alone) :][:4])}{' …' if len(alone) > 4 else ''}); "
+            f"{len(left)} of {len(domain)} hosts are in none of the NVLink domains given "
+            f"({', '.join(left[:4])}{' …' if len(left) > 4 else ''}); "
             "each is taken as a domain of its own.",
             "name every host of the cluster in one domain",
-            hosts=len(alone),
+            hosts=len(left),
         )
-    return domain, names
+    return domain, names + left
+
+
+def _domains_by_order(
+    merge: Merge, hosts: HostSet
+) -> tuple[np.ndarray | None, NumberedNames | None]:
+    """Join hosts in the given order, as many as the node type says; ``None``: each alone."""
+    joined = hosts.types[0].nvlink_domain_hosts
+    if joined == 1:
+        return None, None
+    domain = np.arange(len(hosts.names), dtype=np.int32) // joined
+    if not isinstance(hosts.names, NumberedNames):
+        merge.note(
+            "assumed/nvlink-domains",
+            "nvlink_domains",
+            f"no NVLink domains are given; each {joined} hosts in the given order are taken as one.",
+            'nvlink_domains: {rack01: "rack01-tray[01-18]", …}',
+        )
+    return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
 
 
 def _domains_from_file(merge: Merge, source: str) -> dict[str, HostList]:

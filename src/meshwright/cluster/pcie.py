@@ -8,6 +8,7 @@ down again. Everything here is per host *type*: a few dozen objects, whatever th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -103,7 +104,7 @@ def _hops(
     first = up[: up.index(meet) + 1] if meet else up
     last = down[: down.index(meet) + 1] if meet else down
     way = [*first, *reversed(last)] if meet is None else [*first, *reversed(last[:-1])]
-    return list(zip(way, way[1:], strict=False))
+    return list(pairwise(way))
 
 
 def guess_chains(facts: Facts) -> tuple[PcieChain, ...]:

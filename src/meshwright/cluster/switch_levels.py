@@ -21,13 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from meshwright.cluster.facts import Facts
-from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.cluster.switch_faults import FaultFinder, MissingLeaf, Plug, Pod
+from meshwright.findings import Finding
 
 _MAX_LEAVES_OF_HOST = 32
 """A "host" with adapters on more leaves is a name many machines share; it has no vote."""
-_FULL_MESH = 0.9
-"""Share of leaf-spine pairs with a cable from which a pair without one counts as missing."""
-_LISTED = 100
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 _Key = tuple[int, ...]
@@ -51,17 +49,6 @@ class SwitchLevels(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-class _Plug(msgspec.Struct, frozen=True):
-    """A cable between a named host's adapter and a leaf."""
-
-    host: str
-    leaf: str
-    name: str
-    family: str
-    """The adapter's name without its numbers."""
-    key: _Key
-
-
 def derive_levels(facts: Facts) -> SwitchLevels:
     """Return levels, rails and units of the fabric that ``facts`` lists.
 
@@ -71,15 +58,17 @@ def derive_levels(facts: Facts) -> SwitchLevels:
     levels = fabric.levels()
     leaves = [switch for switch, level in levels.items() if level == 0]
     units = _Units(leaves, fabric.plugs)
-    rails = _Rails(units, fabric)
-    findings = [
-        *rails.findings,
-        *_miscabled(units, fabric),
-        *_spine_cables(levels, fabric),
-        *_unreached(levels, fabric),
-    ]
+    rails = _Rails(units, fabric.plugs)
+    faults = FaultFinder(facts.path, fabric.names)
+    findings = (
+        *(faults.rails_unknown(unit, alike) for unit, alike in rails.unknown.items()),
+        *(faults.leaf_missing(missing) for missing in rails.missing),
+        *faults.miscabled(fabric.plugs, units.home, units.unit_of_leaf),
+        *faults.spine_cables(_pods(levels, fabric.trunks)),
+        *faults.without_hosts(levels),
+    )
     return SwitchLevels(
-        levels, fabric.leaf_of_nic, rails.rail_of_leaf, units.unit_of_leaf, tuple(findings)
+        levels, fabric.leaf_of_nic, rails.rail_of_leaf, units.unit_of_leaf, findings
     )
 
 
@@ -87,10 +76,9 @@ class _Fabric:
     """Cables sorted by what they join."""
 
     def __init__(self, facts: Facts) -> None:
-        self.path = facts.path
         self.names = {switch.id: switch.name for switch in facts.switches or ()}
         self.trunks: Counter[tuple[str, str]] = Counter()
-        self.plugs: list[_Plug] = []
+        self.plugs: list[Plug] = []
         self.leaf_of_nic: dict[str, str] = {}
         self.leaves: dict[str, None] = {}
         hosts = {nic.guid: nic for nic in facts.nics or () if nic.guid is not None}
@@ -109,7 +97,7 @@ class _Fabric:
                     self.leaf_of_nic[far] = near
                 if nic.host is not None:
                     family, key = words.setdefault(nic.name, _numbers(nic.name))
-                    self.plugs.append(_Plug(nic.host, near, nic.name, family, (*key, number)))
+                    self.plugs.append(Plug(nic.host, near, nic.name, family, (*key, number)))
             if cable.a in self.names and cable.b in self.names and cable.a != cable.b:
                 self.trunks[min(cable.a, cable.b), max(cable.a, cable.b)] += 1
 
@@ -129,12 +117,6 @@ class _Fabric:
                     queue.append(other)
         return {switch: level[switch] for switch in self.names if switch in level}
 
-    def finding(
-        self, rule: str, severity: Severity, message: str, numbers: dict[str, Number]
-    ) -> Finding:
-        """Return a finding on this fabric."""
-        return Finding(rule, severity, Place(self.path), message, numbers)
-
 
 def _numbers(name: str) -> tuple[str, _Key]:
     """Split ``mlx5_10`` into its text ``mlx#_#`` and its numbers (5, 10)."""
@@ -152,7 +134,7 @@ def _natural(name: str) -> tuple[tuple[str, int], ...]:
 class _Units:
     """Leaves joined into units by the hosts they share."""
 
-    def __init__(self, leaves: list[str], plugs: list[_Plug]) -> None:
+    def __init__(self, leaves: list[str], plugs: list[Plug]) -> None:
         self.leaves = leaves
         self.position = {leaf: index for index, leaf in enumerate(leaves)}
         leaves_of_host: dict[str, set[str]] = defaultdict(set)
@@ -305,14 +287,15 @@ def _usual_sets(
 class _Rails:
     """Rail numbers of the leaves, the same for the same adapters in all units."""
 
-    def __init__(self, units: _Units, fabric: _Fabric) -> None:
+    def __init__(self, units: _Units, plugs: list[Plug]) -> None:
         self.units = units
-        self.fabric = fabric
-        self.findings: list[Finding] = []
+        self.unknown: dict[int, list[str]] = {}
+        """Leaves of the units whose rails cannot be told."""
+        self.missing: list[MissingLeaf] = []
         self.rail_of_leaf = dict.fromkeys(units.leaves, 0)
         self.hosts = Counter(units.home.values())
         self.labels: dict[tuple[str, _Key], str] = {}
-        for plug in fabric.plugs:
+        for plug in plugs:
             self.labels.setdefault((plug.family, plug.key), plug.name)
         adapters = {
             unit: own
@@ -328,7 +311,7 @@ class _Rails:
             self._number(unit, family, keys, most)
 
     def _number(self, unit: int, family: str, keys: dict[_Key, str], most: int) -> None:
-        """Give a unit's leaves their rails and report the leaves that it lacks."""
+        """Give a unit's leaves their rails and note the leaves that it lacks."""
         full = self._fullest(family, frozenset(keys))
         order = sorted(full) + sorted(set(keys) - full)
         rail = {key: index for index, key in enumerate(order)}
@@ -336,9 +319,9 @@ class _Rails:
             self.rail_of_leaf[leaf] = rail[key]
         missing = [key for key in order if key not in keys]
         for key in missing:
-            self._report_missing(unit, rail[key], self.labels[family, key])
+            self._lacks(unit, rail[key], self.labels[family, key])
         if not missing and len(keys) < most < len(keys) * 2:
-            self._report_missing(unit, None, None)
+            self._lacks(unit, None, None)
 
     def _adapters(self, unit: int, leaves: list[str]) -> tuple[str, dict[_Key, str]] | None:
         """Return the family and, for each usual adapter, the leaf; ``None`` if leaves are alike."""
@@ -347,15 +330,7 @@ class _Rails:
         alike = len(keys) < len(leaves)
         if not alike and all(self.units.usual_keys[leaf][0] == family for leaf in leaves):
             return family, keys
-        names = [self.fabric.names[leaf] for leaf in leaves]
-        message = (
-            f"unit {unit}: the adapters of its hosts do not tell its {len(leaves)} leaves apart "
-            f"({', '.join(names[:8])}), so their rails are unknown"
-        )
-        numbers: dict[str, Number] = {"unit": unit, "leaves": [*names[:_LISTED]]}
-        self.findings.append(
-            self.fabric.finding("topology/rails-unknown", Severity.NOTE, message, numbers)
-        )
+        self.unknown[unit] = leaves
         return None
 
     def _fullest(self, family: str, keys: frozenset[_Key]) -> frozenset[_Key]:
@@ -370,136 +345,21 @@ class _Rails:
         below = [other for other in usual if other < keys]
         return max(above or below or [keys], key=lambda other: (len(other), sorted(other)))
 
-    def _report_missing(self, unit: int, rail: int | None, adapter: str | None) -> None:
-        hosts = self.hosts[unit]
+    def _lacks(self, unit: int, rail: int | None, adapter: str | None) -> None:
         first = self.units.first_host.get(unit, "-")
-        what = "a leaf fewer than most units"
-        if rail is not None:
-            what = f"no leaf for rail {rail} (adapter {adapter})"
-        message = f"unit {unit} ({hosts} hosts, first {first}) has {what}"
-        numbers: dict[str, Number] = {
-            "unit": unit,
-            "rail": rail,
-            "adapter": adapter,
-            "hosts": hosts,
-            "first_host": first,
-        }
-        self.findings.append(
-            self.fabric.finding("topology/leaf-missing", Severity.WARNING, message, numbers)
-        )
+        self.missing.append(MissingLeaf(unit, rail, adapter, self.hosts[unit], first))
 
 
-def _miscabled(units: _Units, fabric: _Fabric) -> list[Finding]:
-    """Report adapters on another leaf than the same adapter of most hosts of their unit."""
-    where: dict[tuple[int, str, _Key], Counter[str]] = defaultdict(Counter)
-    for plug in fabric.plugs:
-        where[units.home[plug.host], plug.family, plug.key][plug.leaf] += 1
-    expected: dict[tuple[int, str, _Key], str] = {}
-    for slot, counts in where.items():
-        leaf, most = counts.most_common(1)[0]
-        clear = len(counts) > 1 and most >= 2 * (counts.total() - most)
-        if clear and units.unit_of_leaf[leaf] == slot[0]:
-            expected[slot] = leaf
-    wrong: dict[str, list[tuple[_Plug, str]]] = defaultdict(list)
-    for plug in fabric.plugs:
-        right = expected.get((units.home[plug.host], plug.family, plug.key), plug.leaf)
-        if right != plug.leaf:
-            wrong[plug.host].append((plug, right))
-    if not wrong:
-        return []
-    usual: dict[str, Counter[str]] = defaultdict(Counter)
-    for plug in fabric.plugs:
-        usual[plug.leaf][plug.name] += 1
-    return [_misplaced(host, plugs, usual, fabric) for host, plugs in wrong.items()]
-
-
-def _misplaced(
-    host: str, plugs: list[tuple[_Plug, str]], usual: dict[str, Counter[str]], fabric: _Fabric
-) -> Finding:
-    words = [
-        f"{plug.name} is on {fabric.names[plug.leaf]} (most hosts there: "
-        f"{usual[plug.leaf].most_common(1)[0][0]}) and belongs on {fabric.names[right]}"
-        for plug, right in plugs
-    ]
-    numbers: dict[str, Number] = {
-        "host": host,
-        "adapters": [plug.name for plug, _ in plugs],
-        "leaves": [fabric.names[plug.leaf] for plug, _ in plugs],
-        "expected_leaves": [fabric.names[right] for _, right in plugs],
-    }
-    message = f"host {host}: {'; '.join(words)}"
-    return fabric.finding("topology/rail-miscabled", Severity.WARNING, message, numbers)
-
-
-def _spine_cables(levels: dict[str, int], fabric: _Fabric) -> list[Finding]:
-    """Report leaf-spine pairs with fewer cables than usual, and pairs without any in a full mesh.
-
-    Usual is what more than half of the pairs of the same pod (connected part) have.
-    """
+def _pods(levels: dict[str, int], trunks: Counter[tuple[str, str]]) -> list[Pod]:
+    """Return the cables between leaves and spines, by connected part."""
     cables: dict[tuple[str, str], int] = {}
-    for (one, other), count in fabric.trunks.items():
+    for (one, other), count in trunks.items():
         pair = (one, other) if levels.get(one) == 0 else (other, one)
         if levels.get(pair[0]) == 0 and levels.get(pair[1]) == 1:
             cables[pair] = count
     nodes = {node: index for index, node in enumerate(dict.fromkeys(x for p in cables for x in p))}
     label = _components(len(nodes), ((nodes[a], nodes[b]) for a, b in cables))
-    pods: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for pair in cables:
-        pods[label[nodes[pair[0]]]].append(pair)
-    findings: list[Finding] = []
-    for pairs in pods.values():
-        usual, frequency = Counter(cables[pair] for pair in pairs).most_common(1)[0]
-        if frequency * 2 > len(pairs):
-            thin: dict[str, dict[str, int]] = defaultdict(dict)
-            for leaf, spine in pairs:
-                if cables[leaf, spine] < usual:
-                    thin[leaf][spine] = cables[leaf, spine]
-            findings += [_thin(fabric, leaf, thin[leaf], usual) for leaf in thin]
-        findings += _absent(fabric, pairs)
-    return findings
-
-
-def _thin(fabric: _Fabric, leaf: str, spines: dict[str, int], usual: int) -> Finding:
-    name = fabric.names[leaf]
-    shown = ", ".join(f"{count} to {fabric.names[spine]}" for spine, count in spines.items())
-    message = f"leaf {name} has fewer cables than the usual {usual} to a spine: {shown}"
-    numbers: dict[str, Number] = {
-        "leaf": name,
-        "usual": usual,
-        "spines": {fabric.names[spine]: count for spine, count in spines.items()},
-    }
-    return fabric.finding("topology/spine-cables-missing", Severity.WARNING, message, numbers)
-
-
-def _absent(fabric: _Fabric, pairs: list[tuple[str, str]]) -> list[Finding]:
-    """Report the pairs without a cable where nearly every leaf reaches every spine."""
-    spines = dict.fromkeys(spine for _, spine in pairs)
-    reached: dict[str, set[str]] = defaultdict(set)
-    for leaf, spine in pairs:
-        reached[leaf].add(spine)
-    possible = len(spines) * len(reached)
-    if len(pairs) == possible or len(pairs) < _FULL_MESH * possible:
-        return []
-    absent = {
-        fabric.names[leaf]: [fabric.names[spine] for spine in spines if spine not in own]
-        for leaf, own in reached.items()
-        if len(own) < len(spines)
-    }
-    shown = "; ".join(f"{leaf} to {', '.join(far)}" for leaf, far in list(absent.items())[:20])
-    message = f"{possible - len(pairs)} of {possible} leaf-spine pairs have no cable: {shown}"
-    numbers: dict[str, Number] = {
-        "absent": possible - len(pairs),
-        "pairs": possible,
-        "spines_by_leaf": {leaf: [*far[:_LISTED]] for leaf, far in list(absent.items())[:_LISTED]},
-    }
-    return [fabric.finding("topology/spine-unreached", Severity.WARNING, message, numbers)]
-
-
-def _unreached(levels: dict[str, int], fabric: _Fabric) -> list[Finding]:
-    apart = [name for switch, name in fabric.names.items() if switch not in levels]
-    if not apart or not levels:
-        return []
-    shown = ", ".join(apart[:8]) + (", ..." if len(apart) > 8 else "")
-    message = f"{len(apart)} switches have no way to any host, so no level: {shown}"
-    numbers: dict[str, Number] = {"count": len(apart), "switches": [*apart[:_LISTED]]}
-    return [fabric.finding("topology/switch-without-hosts", Severity.NOTE, message, numbers)]
+    pods: dict[int, dict[tuple[str, str], int]] = defaultdict(dict)
+    for pair, count in cables.items():
+        pods[label[nodes[pair[0]]]][pair] = count
+    return list(pods.values())

@@ -213,8 +213,12 @@ def _link_name(plan: Plan, group: LinkGroup) -> str:
     fabric = plan.fabric
     tail = fabric.node_name(int(fabric.links.tail[group.example]))
     name = f"{_KINDS[group.kind]} {tail} →"
+    head = fabric.node_name(int(fabric.links.head[group.example]))
+    direct = not fabric.links.classes[int(fabric.links.class_of_link[group.example])].direction
     if group.kind == "fabric":
-        name = f"{tail} → {fabric.node_name(int(fabric.links.head[group.example]))}"
+        name = f"{tail} → {head}"
+    elif direct:  # inside a host both ends are told, without repeating the host
+        name = f"{name} {head.rpartition(' ')[2]}"
     return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
 
 

@@ -33,9 +33,9 @@ class LoadCollector:
     def nvlink(self, out_slot: Longs, in_slot: Longs, size_bytes: Floats) -> None:
         """Add hops through an NVLink switch; either end may be an empty array."""
         if len(out_slot):
-            self._nvlink_out += _sum_at(out_slot, size_bytes, len(self._nvlink_out))
+            self._nvlink_out += sum_at(out_slot, size_bytes, len(self._nvlink_out))
         if len(in_slot):
-            self._nvlink_in += _sum_at(in_slot, size_bytes, len(self._nvlink_in))
+            self._nvlink_in += sum_at(in_slot, size_bytes, len(self._nvlink_in))
 
     def gpu_to_gpu(self, a: Longs, b: Longs, size_bytes: Floats) -> None:
         """Add flows between GPUs of one host that no NVLink switch joins."""
@@ -79,8 +79,8 @@ class LoadCollector:
         self.lost_bytes += float(size_bytes[~joined].sum())
         arriving = np.where(joined, size_bytes, 0.0)
         src, dst, size_bytes = src[joined], dst[joined], size_bytes[joined]
-        self._nic_out += _sum_at(src, size_bytes, len(self._nic_out))
-        self._nic_in += _sum_at(dst, size_bytes, len(self._nic_in))
+        self._nic_out += sum_at(src, size_bytes, len(self._nic_out))
+        self._nic_in += sum_at(dst, size_bytes, len(self._nic_in))
         self._leaf_flows.append((leaf_src[joined], leaf_dst[joined], size_bytes))
         return arriving
 
@@ -134,7 +134,8 @@ class LoadCollector:
         loads[ids.ravel()] += inside.ravel()
 
 
-def _sum_at(index: Longs, size_bytes: Floats, length: int) -> Floats:
+def sum_at(index: Longs, size_bytes: Floats, length: int) -> Floats:
+    """Return ``[length]``: the bytes of all entries of each index."""
     if not len(index):
         return np.zeros(length)  # bincount of nothing is an array of integers
     return np.bincount(index, weights=size_bytes, minlength=length).astype(np.float64, copy=False)

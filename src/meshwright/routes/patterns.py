@@ -8,6 +8,7 @@ all-to-all through the rail of the destination: NCCL 2.12 PXN. Every function ad
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.routes.cells import Cells, find_cells
-from meshwright.routes.loads import LoadCollector
+from meshwright.routes.loads import LoadCollector, sum_at
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -241,7 +242,7 @@ def _chunks(work: Longs) -> list[tuple[int, int]]:
     number = np.cumsum(work) // _CHUNK
     cuts = np.flatnonzero(np.diff(number)) + 1
     edges = [0, *cuts.tolist(), len(work)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _exchange_inside(cells: Cells, pair_bytes: Floats, into: LoadCollector) -> None:
@@ -316,10 +317,10 @@ def _send_by_relay(
     into.gpu_to_nic(cells.slot[target], nic[target], total, reverse=True)
     # Every other member of the block hops to the relay: the block's hops, less the relay's own.
     size = total / count
-    per_block = np.bincount(block, weights=size, minlength=len(senders.cell))
+    per_block = sum_at(block, size, len(senders.cell))
     kept = np.where(senders.block_of_member[relay] == block, size, 0.0)
-    own = np.bincount(relay, weights=kept, minlength=len(cells.slot))
-    received = np.bincount(relay, weights=total - kept, minlength=len(cells.slot))
+    own = sum_at(relay, kept, len(cells.slot))
+    received = sum_at(relay, total - kept, len(cells.slot))
     into.nvlink(cells.slot, cells.slot[:0], per_block[senders.block_of_member] - own)
     into.nvlink(cells.slot[:0], cells.slot, received)
 

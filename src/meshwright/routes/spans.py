@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +128,7 @@ def _common_digits(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, in
         return None
     marks = sorted({*ends_a, *ends_b})
     pieces = []
-    for low, high in zip(marks, marks[1:], strict=False):
+    for low, high in pairwise(marks):
         if high % low:
             return None
         digit_a = max(i for i in range(len(a)) if ends_a[i] <= low)

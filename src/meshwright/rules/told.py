@@ -156,6 +156,24 @@ def _sent_by_axis(work: Workload) -> dict[str, float]:
     return sent
 
 
+def mesh_notes(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> list[Finding]:
+    """Say that a mesh of GPU links is loaded by one ring, where a library would use several."""
+    if not any(one.nvlink == "mesh" for one in fabric.node_types):
+        return []
+    axes = [route.axis for route in routes if route.patterns and route.degree > 1]
+    if not axes:
+        return []
+    return [
+        _note(
+            "routes/mesh-one-ring",
+            place("cluster.node"),
+            "GPUs of a host are joined by a mesh of links; each group is routed as one ring in NIC order. A "
+            "library builds several rings over different links, so single links can carry less than shown.",
+            axes=axes,
+        )
+    ]
+
+
 def vocabulary_notes(
     routes: Sequence[AxisRoute], fabric: Fabric, moe: MoeSection, place: PlaceOf
 ) -> list[Finding]:

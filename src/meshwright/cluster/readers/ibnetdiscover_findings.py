@@ -1,0 +1,113 @@
+"""``ibnetdiscover``: what is odd about a fabric's listing as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from meshwright.cluster.facts import Nic
+from meshwright.cluster.readers.ibnetdiscover_listing import Listing, Node
+from meshwright.cluster.readers.ibnetdiscover_names import other_kind
+from meshwright.cluster.readers.ibnetdiscover_rates import link_rate
+from meshwright.findings import Finding, Number, Place, Severity
+
+_SHOWN = 5
+_LISTED = 100
+
+
+def check_listing(listing: Listing, nics: Sequence[Nic]) -> tuple[Finding, ...]:
+    """Return the findings on a listing and the host adapters (``nics``) in it."""
+    return (
+        *_shared_guids(listing),
+        *_nameless(listing, nics),
+        *_unlisted(listing),
+        *_listed_once(listing),
+        *_busy_ports(listing),
+        *_unknown_rates(listing),
+    )
+
+
+def _shared_guids(listing: Listing) -> Iterator[Finding]:
+    nodes_of_guid: dict[str, list[Node]] = {}
+    for node in (*listing.nodes.values(), *listing.repeats):
+        nodes_of_guid.setdefault(node.guid, []).append(node)
+    for guid, nodes in nodes_of_guid.items():
+        if len(nodes) < 2:
+            continue
+        names = [node.name for node in nodes]
+        lines = ", ".join(str(node.line) for node in nodes[:_SHOWN])
+        message = f"{len(nodes)} nodes have the GUID {guid} ({_some(names)}; lines {lines})"
+        place = Place(listing.path, nodes[1].line)
+        numbers: dict[str, Number] = {"guid": guid, "names": [*names[:_LISTED]]}
+        yield Finding("topology/duplicate-guid", Severity.WARNING, place, message, numbers)
+
+
+def _nameless(listing: Listing, nics: Sequence[Nic]) -> Iterator[Finding]:
+    nameless = [nic for nic in nics if nic.host is None]
+    if nameless:
+        shown = _some(nic.name for nic in nameless)
+        message = f"{len(nameless)} adapters name no host and cannot be placed: {shown}"
+        numbers: dict[str, Number] = {
+            "count": len(nameless),
+            "guids": [nic.guid for nic in nameless[:_LISTED]],
+        }
+        place = Place(listing.path)
+        yield Finding("topology/nic-without-host", Severity.NOTE, place, message, numbers)
+
+
+def _unlisted(listing: Listing) -> Iterator[Finding]:
+    unlisted = [
+        node
+        for node in listing.nodes.values()
+        if not node.listed and not (node.kind == "H" and other_kind(node.name))
+    ]
+    if unlisted:
+        shown = _some(node.name for node in unlisted)
+        message = (
+            f"{len(unlisted)} switches or adapters are named as far ends and have no stanza "
+            f"of their own, so the file may be cut off or filtered: {shown}"
+        )
+        numbers: dict[str, Number] = {
+            "count": len(unlisted),
+            "guids": [node.guid for node in unlisted[:_LISTED]],
+        }
+        place = Place(listing.path)
+        yield Finding("topology/node-not-listed", Severity.WARNING, place, message, numbers)
+
+
+def _listed_once(listing: Listing) -> Iterator[Finding]:
+    once = sum(link.sides == 1 for link in listing.links.values())
+    if once:
+        cables = len(listing.links)
+        message = f"{once} of {cables} cables are shown by one of their ends only"
+        numbers: dict[str, Number] = {"count": once, "cables": cables}
+        place = Place(listing.path)
+        yield Finding("topology/cable-listed-once", Severity.NOTE, place, message, numbers)
+
+
+def _busy_ports(listing: Listing) -> Iterator[Finding]:
+    uses = Counter(end for ends in listing.links for end in ends)
+    busy = [end for end, count in uses.items() if count > 1]
+    if busy:
+        shown = _some(f"port {port} of {listing.nodes[key].name}" for key, port in busy)
+        message = f"{len(busy)} ports are shown with more than one far end: {shown}"
+        numbers: dict[str, Number] = {"count": len(busy)}
+        place = Place(listing.path)
+        yield Finding("topology/port-listed-twice", Severity.WARNING, place, message, numbers)
+
+
+def _unknown_rates(listing: Listing) -> Iterator[Finding]:
+    speeds = Counter(link.speed for link in listing.links.values())
+    unknown = {f"{w}x{g}": n for (w, g), n in speeds.items() if link_rate(w, g) is None}
+    if unknown:
+        message = f"{sum(unknown.values())} cables have a speed of no known rate: "
+        message += _some(unknown)
+        counts: dict[str, Number] = dict(list(unknown.items())[:_LISTED])
+        numbers: dict[str, Number] = {"cables": counts}
+        place = Place(listing.path)
+        yield Finding("topology/rate-unknown", Severity.WARNING, place, message, numbers)
+
+
+def _some(names: Iterable[str]) -> str:
+    distinct = list(dict.fromkeys(names))
+    return ", ".join(distinct[:_SHOWN]) + (", ..." if len(distinct) > _SHOWN else "")

@@ -1,0 +1,204 @@
+"""Likely faults in a switched fabric's cabling, as findings.
+
+What is usual decides: an adapter on another leaf than the same adapter of most hosts, a unit
+without a leaf that like units have, a leaf-spine pair with fewer cables than most pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from meshwright.findings import Finding, Number, Place, Severity
+
+_FULL_MESH = 0.9
+"""Share of leaf-spine pairs with a cable from which a pair without one counts as missing."""
+_LISTED = 100
+
+
+class Plug(msgspec.Struct, frozen=True):
+    """A cable between a named host's adapter and a leaf."""
+
+    host: str
+    leaf: str
+    name: str
+    family: str
+    """The adapter's name without its numbers."""
+    key: tuple[int, ...]
+    """Numbers in the adapter's name, then its port: the order of a host's adapters."""
+
+
+class MissingLeaf(msgspec.Struct, frozen=True):
+    """A leaf that a unit lacks; ``rail`` and ``adapter`` are ``None`` where no one can tell."""
+
+    unit: int
+    rail: int | None
+    adapter: str | None
+    hosts: int
+    first_host: str
+
+
+Pod = Mapping[tuple[str, str], int]
+"""Number of cables by leaf and spine, of one connected part of the fabric."""
+
+_Slot = tuple[int, str, tuple[int, ...]]
+"""Unit of the host, family and key of the adapter."""
+
+
+class FaultFinder:
+    """Makes findings on the fabric of one file; ``names`` has each switch's name by its id."""
+
+    def __init__(self, path: str, names: Mapping[str, str]) -> None:
+        self._path = path
+        self._names = names
+
+    def rails_unknown(self, unit: int, leaves: Sequence[str]) -> Finding:
+        """Note a unit whose adapters do not tell its leaves (ids) apart."""
+        names = [self._names[leaf] for leaf in leaves]
+        message = (
+            f"unit {unit}: the adapters of its hosts do not tell its {len(leaves)} leaves apart "
+            f"({', '.join(names[:8])}), so their rails are unknown"
+        )
+        numbers: dict[str, Number] = {"unit": unit, "leaves": [*names[:_LISTED]]}
+        return self._finding("topology/rails-unknown", Severity.NOTE, message, numbers)
+
+    def leaf_missing(self, missing: MissingLeaf) -> Finding:
+        """Report a leaf that a unit lacks."""
+        what = "a leaf fewer than most units"
+        if missing.rail is not None:
+            what = f"no leaf for rail {missing.rail} (adapter {missing.adapter})"
+        message = (
+            f"unit {missing.unit} ({missing.hosts} hosts, first {missing.first_host}) has {what}"
+        )
+        numbers: dict[str, Number] = {
+            "unit": missing.unit,
+            "rail": missing.rail,
+            "adapter": missing.adapter,
+            "hosts": missing.hosts,
+            "first_host": missing.first_host,
+        }
+        return self._finding("topology/leaf-missing", Severity.WARNING, message, numbers)
+
+    def miscabled(
+        self,
+        plugs: Sequence[Plug],
+        unit_of_host: Mapping[str, int],
+        unit_of_leaf: Mapping[str, int],
+    ) -> list[Finding]:
+        """Report adapters on another leaf than the same adapter of most hosts of their unit."""
+        expected = _expected_leaves(plugs, unit_of_host, unit_of_leaf)
+        wrong: dict[str, list[tuple[Plug, str]]] = defaultdict(list)
+        for plug in plugs:
+            slot = (unit_of_host[plug.host], plug.family, plug.key)
+            right = expected.get(slot, plug.leaf)
+            if right != plug.leaf:
+                wrong[plug.host].append((plug, right))
+        if not wrong:
+            return []
+        usual: dict[str, Counter[str]] = defaultdict(Counter)
+        for plug in plugs:
+            usual[plug.leaf][plug.name] += 1
+        return [self._misplaced(host, own, usual) for host, own in wrong.items()]
+
+    def _misplaced(
+        self, host: str, plugs: list[tuple[Plug, str]], usual: Mapping[str, Counter[str]]
+    ) -> Finding:
+        names = self._names
+        words = [
+            f"{plug.name} is on {names[plug.leaf]} (most hosts there: "
+            f"{usual[plug.leaf].most_common(1)[0][0]}) and belongs on {names[right]}"
+            for plug, right in plugs
+        ]
+        numbers: dict[str, Number] = {
+            "host": host,
+            "adapters": [plug.name for plug, _ in plugs],
+            "leaves": [names[plug.leaf] for plug, _ in plugs],
+            "expected_leaves": [names[right] for _, right in plugs],
+        }
+        message = f"host {host}: {'; '.join(words)}"
+        return self._finding("topology/rail-miscabled", Severity.WARNING, message, numbers)
+
+    def spine_cables(self, pods: Iterable[Pod]) -> list[Finding]:
+        """Report leaf-spine pairs with fewer cables than usual, or with none in a full mesh.
+
+        Usual is what more than half of the pairs of the same pod have.
+        """
+        findings: list[Finding] = []
+        for pod in pods:
+            usual, frequency = Counter(pod.values()).most_common(1)[0]
+            if frequency * 2 > len(pod):
+                thin: dict[str, dict[str, int]] = defaultdict(dict)
+                for (leaf, spine), count in pod.items():
+                    if count < usual:
+                        thin[leaf][spine] = count
+                findings += [self._thin(leaf, spines, usual) for leaf, spines in thin.items()]
+            findings += self._absent(pod)
+        return findings
+
+    def _thin(self, leaf: str, spines: dict[str, int], usual: int) -> Finding:
+        name = self._names[leaf]
+        shown = ", ".join(f"{count} to {self._names[spine]}" for spine, count in spines.items())
+        message = f"leaf {name} has fewer cables than the usual {usual} to a spine: {shown}"
+        numbers: dict[str, Number] = {
+            "leaf": name,
+            "usual": usual,
+            "spines": {self._names[spine]: count for spine, count in spines.items()},
+        }
+        return self._finding("topology/spine-cables-missing", Severity.WARNING, message, numbers)
+
+    def _absent(self, pod: Pod) -> list[Finding]:
+        """Report the pairs without a cable where nearly every leaf reaches every spine."""
+        spines = dict.fromkeys(spine for _, spine in pod)
+        reached: dict[str, set[str]] = defaultdict(set)
+        for leaf, spine in pod:
+            reached[leaf].add(spine)
+        possible = len(spines) * len(reached)
+        if len(pod) == possible or len(pod) < _FULL_MESH * possible:
+            return []
+        absent = {
+            self._names[leaf]: [self._names[spine] for spine in spines if spine not in own]
+            for leaf, own in reached.items()
+            if len(own) < len(spines)
+        }
+        listed = list(absent.items())[:_LISTED]
+        shown = "; ".join(f"{leaf} to {', '.join(far)}" for leaf, far in listed[:20])
+        message = f"{possible - len(pod)} of {possible} leaf-spine pairs have no cable: {shown}"
+        numbers: dict[str, Number] = {
+            "absent": possible - len(pod),
+            "pairs": possible,
+            "spines_by_leaf": {leaf: [*far[:_LISTED]] for leaf, far in listed},
+        }
+        return [self._finding("topology/spine-unreached", Severity.WARNING, message, numbers)]
+
+    def without_hosts(self, levels: Mapping[str, int]) -> list[Finding]:
+        """Note the switches without a level, unless no switch has one."""
+        apart = [name for switch, name in self._names.items() if switch not in levels]
+        if not apart or not levels:
+            return []
+        shown = ", ".join(apart[:8]) + (", ..." if len(apart) > 8 else "")
+        message = f"{len(apart)} switches have no way to any host, so no level: {shown}"
+        numbers: dict[str, Number] = {"count": len(apart), "switches": [*apart[:_LISTED]]}
+        return [self._finding("topology/switch-without-hosts", Severity.NOTE, message, numbers)]
+
+    def _finding(
+        self, rule: str, severity: Severity, message: str, numbers: dict[str, Number]
+    ) -> Finding:
+        return Finding(rule, severity, Place(self._path), message, numbers)
+
+
+def _expected_leaves(
+    plugs: Sequence[Plug], unit_of_host: Mapping[str, int], unit_of_leaf: Mapping[str, int]
+) -> dict[_Slot, str]:
+    """Return the leaf of most hosts of a unit, for adapters on several leaves, where it is clear."""
+    where: dict[_Slot, Counter[str]] = defaultdict(Counter)
+    for plug in plugs:
+        where[unit_of_host[plug.host], plug.family, plug.key][plug.leaf] += 1
+    expected: dict[_Slot, str] = {}
+    for slot, counts in where.items():
+        leaf, most = counts.most_common(1)[0]
+        clear = len(counts) > 1 and most >= 2 * (counts.total() - most)
+        if clear and unit_of_leaf[leaf] == slot[0]:
+            expected[slot] = leaf
+    return expected
