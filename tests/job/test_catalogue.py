@@ -1,8 +1,6 @@
 """The catalogue: names, spellings, and its figures against the golden files."""
 
 import csv
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -113,21 +111,6 @@ def test_packaged_files_are_read_once():
     assert len(load_json("models.json")["models"]) == len(model_names())
     with pytest.raises(FileNotFoundError):
         load_json("absent.json")
-
-
-@pytest.mark.process
-def test_first_look_up_is_fast():
-    code = (
-        "import time, meshwright.job.catalogue as c; best = 1\n"
-        "for _ in range(5):\n"
-        "    c._catalogue.cache_clear(); c._by_key.cache_clear(); start = time.perf_counter()\n"
-        "    c.find_model('llama3-8b'); best = min(best, time.perf_counter() - start)\n"
-        "print(best)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert float(done.stdout) < 0.010
 
 
 @pytest.mark.golden

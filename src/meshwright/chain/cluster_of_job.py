@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.chain.jobfile import ALIASES, Job
+from meshwright.chain.jobfile import ALIASES, Job, is_there
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.merge import merge_cluster, parse_preset
@@ -54,7 +54,7 @@ def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
         return _merge(
             given, job.folder, lambda key: job.place(f"cluster.{key}" if key else "cluster")
         )
-    if (job.folder / given).exists():
+    if is_there(job.folder / given):
         return load_cluster(job.folder / given)
     preset = parse_preset(given)
     if preset is None or find_preset(preset[0]) is None:
@@ -95,7 +95,7 @@ def rank_table_of(job: Job) -> RankTable | None:
         return None
     if isinstance(ranks, str):
         path = job.folder / ranks
-        if not path.exists():
+        if not is_there(path):
             raise InputError(Problem(job.place("placement.ranks"), f"no such file: {ranks}"))
         return read_rank_table(path)
     if not ranks:

@@ -98,6 +98,14 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     return Job(decoded.required(), os.fspath(path), Path(path).resolve().parent, decoded)
 
 
+def is_there(path: Path) -> bool:
+    """Tell whether a path exists; text that can be no path does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, a NUL
+        return False
+
+
 def job_model(job: Job) -> Model | None:
     """Return the model: from the catalogue, a Hugging Face ``config.json``, or inline.
 
@@ -112,7 +120,7 @@ def job_model(job: Job) -> Model | None:
             raise InputError(*(Problem(job.place(f"model.{key}"), text) for key, text in problems))
         return given
     path = job.folder / given
-    if path.exists():
+    if is_there(path):
         return read_huggingface_config(path)
     try:
         return find_model(given)

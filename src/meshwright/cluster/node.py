@@ -100,7 +100,7 @@ def node_from_facts(
     origins = {
         "nvlink": Origin.STATED if gpu else Origin.ASSUMED,
         "nic": _nic_origin(facts.nics or (), nic_rate_bytes_per_s),
-        "pcie": Origin.PARSED if facts.pcie_chains is not None else Origin.STATED,
+        "pcie": _pcie_origin(facts, gpu),
         "cpu": Origin.ASSUMED,
         "paths": Origin.PARSED if facts.pcie_chains is not None else Origin.ASSUMED,
     }
@@ -117,9 +117,19 @@ def node_from_facts(
         graph=local_graph(devices, chains, mesh, CPU_RATE_BYTES_PER_S, pcie_rate),
         origins=origins,
     )
+    if nvlink == "unknown" and len(gpus) > 1:
+        findings.append(_nvlink_unknown(facts.path))
     if nics and origins["nic"] is Origin.ASSUMED:
         findings.append(_nic_rate_assumed(facts.path, nics[0].rate_bytes_per_s))
     return node, findings
+
+
+def _pcie_origin(facts: Facts, gpu: GpuModel | None) -> Origin:
+    """Return the origin of PCIe rates: a tree with unknown hops is no better than what fills them."""
+    chains = facts.pcie_chains
+    if chains and all(rate for chain in chains for rate in chain.rates_bytes_per_s):
+        return Origin.PARSED
+    return Origin.STATED if gpu is not None and gpu.pcie_bytes_per_s else Origin.ASSUMED
 
 
 def _nic_origin(nics: tuple[Nic, ...], override: float | None) -> Origin:
@@ -202,6 +212,18 @@ def _paths_guessed(path: str) -> Finding:
         "the PCIe tree is one that prints this matrix; others do too. Its load is a consistent guess.",
         {},
         "give the NCCL topology XML of the host (NCCL_TOPO_DUMP_FILE) to have the real tree",
+    )
+
+
+def _nvlink_unknown(path: str) -> Finding:
+    return Finding(
+        "topology/nvlink-unknown",
+        Severity.WARNING,
+        Place(file=path),
+        "the file does not say whether NVLink joins the GPUs (NCCL finds it at run time); they are "
+        "routed over PCIe here.",
+        {},
+        "node: {from: …, gpu: …}, or the matrix of nvidia-smi topo -m",
     )
 
 

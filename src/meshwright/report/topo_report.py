@@ -60,7 +60,9 @@ def _together(sources: Sequence[Facts], *, full: bool) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, of in {**_LISTS, "links": _network_cables}.items():
         given = [values for values in map(of, sources) if values is not None]
-        result[name] = _cut([one for values in given for one in values], full=full) if given else None
+        result[name] = (
+            _cut([one for values in given for one in values], full=full) if given else None
+        )
     near = [facts for facts in sources if nearest_nics(facts) is not None]
     # GPU numbers of two hosts would mix: with several matrices each stands with its own source.
     nearest = _nearest(near[0]) if len(near) == 1 else (None, None)

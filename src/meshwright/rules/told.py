@@ -137,7 +137,7 @@ def _turned(work: Workload) -> list[tuple[str, tuple[str, str], Workload]]:
     if work.training.gradient_dtype is None:
         default = "fp32" if work.gradient_bytes == 4 else "bf16"
         turned = "bf16" if default == "fp32" else "fp32"
-        training = msgspec.structs.replace(work.training, gradient_dtype=turned)  # type: ignore[arg-type]
+        training = msgspec.structs.replace(work.training, gradient_dtype=turned)
         rows.append(
             ("training.gradient_dtype", (default, turned), replace(work, training=training))
         )

@@ -1,0 +1,69 @@
+"""A merge in progress: what every step of it needs, and where it keeps what it found."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshwright.cluster.facts import Facts
+from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.sections import HostList
+from meshwright.errors import InputError, Problem
+from meshwright.findings import Finding, Place, Severity
+
+PlaceOf = Callable[[str], Place]
+MAX_GPUS = 1 << 22
+"""GPUs of one cluster: thirty times the largest planned for, and a bound on memory."""
+
+
+@dataclass(slots=True)
+class Merge:
+    """One merge in progress: where relative paths start, where keys stand, what was found."""
+
+    folder: Path
+    place: PlaceOf
+    findings: list[Finding] = field(default_factory=list)
+    facts: list[Facts] = field(default_factory=list)
+
+    def read(self, source: str, key: str) -> Facts:
+        """Read a topology file named in the cluster file; findings are kept."""
+        from meshwright.cluster.readers import read_topology  # noqa: PLC0415 - presets need no reader
+
+        path = self.folder / source
+        if not self.has(source):
+            raise InputError(Problem(self.place(key), f"no such file: {source}"))
+        facts = read_topology(path)
+        self.findings += facts.findings
+        self.facts.append(facts)
+        return facts
+
+    def has(self, source: str) -> bool:
+        """Tell whether a name is that of a file; one no file can have is none."""
+        return os.path.exists(self.folder / source)  # noqa: PTH110 - never raises
+
+    def fail(self, key: str, message: str, remedy: str | None = None) -> InputError:
+        """Return the error for a key of the cluster file."""
+        return InputError(Problem(self.place(key), message, remedy=remedy))
+
+    def hosts(self, value: HostList, key: str) -> list[str]:
+        """Expand hostlist text or a list of such; duplicates are refused."""
+        texts = [value] if isinstance(value, str) else list(value)
+        try:
+            names = [name for text in texts for name in expand_hostlist(text)]
+        except ValueError as error:
+            raise self.fail(key, str(error)) from None
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)[:5]
+        if twice:
+            raise self.fail(key, f"hosts named twice: {', '.join(twice)}")
+        return names
+
+    def note(
+        self, rule: str, key: str, message: str, remedy: str | None = None, **numbers: object
+    ) -> None:
+        """Keep a note."""
+        self.findings.append(
+            Finding(rule, Severity.NOTE, self.place(key), message, numbers, remedy)  # type: ignore[arg-type]
+        )
