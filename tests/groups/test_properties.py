@@ -165,7 +165,7 @@ def test_split_groups_differ_in_one_digit_only(sizes, data):
 
 
 @given(any_keys(), st.none() | st.sampled_from((0, 1, 8, 16, 96)))
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=1000, deadline=None)
 def test_whatever_is_typed_is_refused_with_a_remedy_or_has_groups(keys, slots):
     layout = layout_of(slots, **keys)
     findings = findings_of(layout, slots)
@@ -202,7 +202,7 @@ def _pasted(remedy: str) -> dict[str, object]:
     st.one_of(any_keys(), likely_keys(("megatron", *MESHES))),
     st.none() | st.sampled_from((8, 16, 96)),
 )
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=1000, deadline=None)
 def test_a_pasted_remedy_ends_its_finding(keys, slots):
     before = findings_of(layout_of(slots, **keys), slots)
     for one in before:

@@ -37,6 +37,7 @@ from meshwright.rules.told import (
     framework_notes,
     mesh_notes,
     traffic_notes,
+    unused_notes,
     vocabulary_notes,
 )
 from meshwright.traffic.collective import Collective
@@ -166,6 +167,8 @@ def plan_job(outline: Outline) -> Plan:
     )
     outline.findings += check_placed(routes, bounds, (fabric, outline.layout, placement), job.place)
     outline.findings += vocabulary_notes(routes, fabric, job.file.moe, job.place)
+    if job.file.groups is None:
+        outline.findings += unused_notes(outline.layout, fabric, job.place)
     outline.findings += traffic_notes(collectives, job.place)
     outline.findings += mesh_notes(routes, fabric, job.place)
     return plan

@@ -200,6 +200,12 @@ def world_product(context: RuleContext) -> Iterator[Violation]:
     )
 
 
+def _fills_world(layout: Layout) -> bool:
+    """Tell whether the dense degrees make the world: else a rule above has said why."""
+    sizes = (layout.tp, layout.cp, layout.dp, layout.pp)
+    return min(sizes) > 0 and math.prod(sizes) == layout.world_size
+
+
 @rule("grid/world-fits-cluster", source="one rank a GPU")
 def world_fits_cluster(context: RuleContext) -> Iterator[Violation]:
     """The cluster has a GPU for every rank."""
@@ -258,7 +264,7 @@ def expert_dp_equals_dp(context: RuleContext) -> Iterator[Violation]:
     layout = context.layout
     if layout.pp <= 1 or not layout.order or layout.order[-1] == "pp":
         return
-    if layout.dp < 1 or layout.edp < 1 or layout.edp == layout.dp:
+    if layout.edp < 1 or layout.edp == layout.dp or not _fills_world(layout):
         return
     dense, expert = layout.tp * layout.cp, layout.etp * layout.ep
     moved = "-".join([axis for axis in layout.order if axis != "pp"] + ["pp"])
@@ -281,8 +287,9 @@ def expert_dp_equals_dp(context: RuleContext) -> Iterator[Violation]:
 def pipeline_groups_equal(context: RuleContext) -> Iterator[Violation]:
     """Attention and experts have the same pipeline groups."""
     layout = context.layout
-    sizes = (layout.tp, layout.cp, layout.dp, layout.etp, layout.ep, layout.edp)
-    if layout.pp <= 1 or min(sizes) < 1 or any(order_missing_axis.check(context)):
+    if layout.pp <= 1 or layout.edp < 1 or not _fills_world(layout):
+        return
+    if any(order_missing_axis.check(context)):
         return
     if layout.order[-1] != "pp" and layout.edp != layout.dp:
         return  # the rule above says so

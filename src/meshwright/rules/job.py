@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.findings import Finding, Severity
 from meshwright.job.batch import Batch
+from meshwright.job.layout import Layout
 from meshwright.job.model import Model
 from meshwright.job.stages import layers_by_stage
 from meshwright.rules.grid import divisors
@@ -37,17 +38,26 @@ def _layers(context: RuleContext, model: Model) -> list[Finding]:
     layout = context.layout
     if layers_by_stage(layout, model.num_layers) is not None:
         return []
-    key = "layout.stages" if layout.stages is not None else "layout.pp"
+    key = "stages" if layout.stages is not None else next(iter(_fixed_ends(layout)), "pp")
     return [
         Finding(
             "pipeline/layers-divide",
             Severity.ERROR,
-            context.place(key),
+            context.place(f"layout.{key}"),
             _why_layers(context, model.num_layers),
             {"layers": model.num_layers, "pp": layout.pp, "vp": layout.vp},
             _layers_remedy(context, model.num_layers),
         )
     ]
+
+
+def _fixed_ends(layout: Layout) -> dict[str, int]:
+    """Return the layers of the first and last stage, where they are given."""
+    ends = {
+        "first_stage_layers": layout.first_stage_layers,
+        "last_stage_layers": layout.last_stage_layers,
+    }
+    return {name: layers for name, layers in ends.items() if layers is not None}
 
 
 def _why_layers(context: RuleContext, num_layers: int) -> str:
@@ -56,6 +66,14 @@ def _why_layers(context: RuleContext, num_layers: int) -> str:
         return (
             f"stages {list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
             f"stages; the model has {num_layers} layers and pp is {layout.pp}."
+        )
+    if ends := _fixed_ends(layout):
+        listed = " and ".join(f"{name} {layers}" for name, layers in ends.items())
+        free = max(layout.pp - len(ends), 0)
+        chunks_of = f" into {layout.vp} equal chunks a stage" if layout.vp > 1 else " evenly"
+        return (
+            f"{listed} of {num_layers} layers leave {num_layers - sum(ends.values())} for {free} of "
+            f"{layout.pp} stages, which does not divide{chunks_of}."
         )
     chunks = layout.pp * layout.vp
     interleaved = f" × {layout.vp} chunks" if layout.vp > 1 else ""
@@ -69,7 +87,7 @@ def _layers_remedy(context: RuleContext, num_layers: int) -> str:
     layout = context.layout
     legal = [value for value in divisors(num_layers) if value <= _MOST_STAGES]
     remedy = f"pp {', '.join(map(str, legal))}"
-    if layout.pp <= _MOST_STAGES and layout.vp == 1:
+    if layout.pp <= min(_MOST_STAGES, num_layers) and layout.vp == 1:
         even, more = divmod(num_layers, layout.pp)
         uneven = [even] * (layout.pp - more) + [even + 1] * more
         remedy += f", or an uneven stage map: stages: {uneven}"

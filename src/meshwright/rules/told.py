@@ -70,6 +70,24 @@ def framework_notes(layout: Layout, place: PlaceOf) -> list[Finding]:
     return findings
 
 
+def unused_notes(layout: Layout, fabric: Fabric, place: PlaceOf) -> list[Finding]:
+    """Say that the job leaves GPUs of its cluster idle."""
+    left = fabric.num_slots - layout.world_size
+    if left <= 0:
+        return []
+    return [
+        _note(
+            "layout/gpus-unused",
+            place("layout.world_size" if "world_size" not in layout.assumed else "layout"),
+            f"{layout.world_size} ranks on a cluster of {fabric.num_slots} GPUs: {left} stay idle.",
+            "leave dp out to have it follow from the cluster",
+            gpus=fabric.num_slots,
+            ranks=layout.world_size,
+            idle=left,
+        )
+    ]
+
+
 def traffic_notes(collectives: Sequence[Collective], place: PlaceOf) -> list[Finding]:
     """Say which collectives run but have no modelled size: they load nothing in this report."""
     unknown = [one for one in collectives if not one.is_known]
@@ -80,12 +98,19 @@ def traffic_notes(collectives: Sequence[Collective], place: PlaceOf) -> list[Fin
         f"{axis}: " + ", ".join(dict.fromkeys(one.what for one in unknown if one.axis == axis))
         for axis in axes
     )
+    # What is given by hand replaces an axis, so it is no remedy where a part is modelled.
+    empty = [
+        axis for axis in axes if not any(one.is_known for one in collectives if one.axis == axis)
+    ]
+    op = next((one.op for one in unknown if one.axis in empty), None)
     return [
         _note(
             "traffic/not-modelled",
             place("layout"),
             f"runs, but its bytes are not known (null, not zero; no load is shown for it): {listed}.",
-            "give it by hand: traffic: [{axis: …, op: …, bytes: …, count: …}]",
+            f"give it by hand: traffic: [{{axis: {empty[0]}, op: {op}, bytes: 1 GB, count: 1}}]"
+            if empty
+            else None,
             axes=axes,
         )
     ]
