@@ -28,6 +28,9 @@ class Gpu(msgspec.Struct, frozen=True):
     numa: tuple[int, ...] = ()
     compute_capability: int | None = None
     """NCCL ``sm`` (90 for H100); ``None`` where the field means something else (AMD)."""
+    nvlinks: int | None = None
+    """NVLinks (XGMI links) that are up, where the source lists them one by one."""
+    nvlinks_down: int | None = None
 
 
 class Nic(msgspec.Struct, frozen=True):
@@ -122,6 +125,20 @@ class Block(msgspec.Struct, frozen=True):
     comment: str | None = None
 
 
+class HostPlace(msgspec.Struct, frozen=True):
+    """Where labels, a cloud or a model file put one host: names of its domains, nearest first.
+
+    A name may be unique only under its parent (rack ``r1`` in two blocks): readers make it whole
+    (``b1/r1``).
+    """
+
+    host: str
+    tiers: tuple[str, ...]
+    """Leaf, spine, core …; what is missing at the far end is not listed."""
+    nvlink_domain: str | None = None
+    """Cluster UUID and clique id, or a named accelerator domain; "unknown" is no domain."""
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one source says; see the module docstring for ``None`` against empty."""
 
@@ -146,6 +163,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tree: tuple[TreeSwitch, ...] | None = None
     blocks: tuple[Block, ...] | None = None
     block_sizes: tuple[int, ...] | None = None
+    places: tuple[HostPlace, ...] | None = None
+    peer_access: tuple[tuple[str, ...], ...] | None = None
+    """``[gpu][gpu]`` of ``topo -p2p``: ``X``, ``OK``, ``CNS``, ``GNS``, ``TNS``, ``NS``, ``DR``, ``U``."""
+    counts: dict[str, int] = {}
+    """Further counts by name that only some formats have (rings, racks, layers …)."""
     findings: tuple[Finding, ...] = ()
 
 
