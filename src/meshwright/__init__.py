@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.chain.cluster_of_job import load_cluster
     from meshwright.chain.jobfile import Job, load_job
-    from meshwright.chain.plan import Outline, Plan, outline_job, plan_job
+    from meshwright.chain.outline import Outline, outline_job
+    from meshwright.chain.plan import Plan, plan_job
     from meshwright.cluster.fabric import Fabric
     from meshwright.cluster.facts import Facts
     from meshwright.cluster.readers import read_topology
@@ -35,7 +36,7 @@ _HOMES = {
     "Job": "meshwright.chain.jobfile",
     "MeshwrightError": "meshwright.errors",
     "Origin": "meshwright.origin",
-    "Outline": "meshwright.chain.plan",
+    "Outline": "meshwright.chain.outline",
     "Place": "meshwright.findings",
     "Plan": "meshwright.chain.plan",
     "Severity": "meshwright.findings",
@@ -46,7 +47,7 @@ _HOMES = {
     "map_json": "meshwright.report.map_json",
     "map_text": "meshwright.report.map_text",
     "model_names": "meshwright.job.catalogue",
-    "outline_job": "meshwright.chain.plan",
+    "outline_job": "meshwright.chain.outline",
     "plan_job": "meshwright.chain.plan",
     "read_topology": "meshwright.cluster.readers",
 }

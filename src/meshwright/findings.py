@@ -73,8 +73,11 @@ _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, errors first, otherwise in the given order."""
-    return sorted(findings, key=lambda finding: _RANK[finding.severity])
+    """Return the findings, errors first; the job's own before those of its topology files."""
+    return sorted(
+        findings,
+        key=lambda finding: (_RANK[finding.severity], finding.rule.startswith("topology/")),
+    )
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

@@ -146,7 +146,7 @@ def test_json_holds_the_interface_keys(example):
     for one in links["all"][:50]:
         assert {"id", "kind", "tail", "head"} <= set(one)
     assert example["placement"]["slot_by_rank"][:2] == [["host0", 0], ["host0", 1]]
-    assert example["origin"]["links.nic.capacity_bytes_per_s"] == "stated"
+    assert example["origin"]["links.classes[?@.kind=='nic'].capacity_bytes_per_s"] == "stated"
 
 
 def test_classes_carry_what_their_links_carry(example):
@@ -204,7 +204,12 @@ def test_real_node_matrix_with_scheduler_tree(tmp_path):
     assert dp["span"]["leaf"]["members"] == [8, 8]
     note = finding_of(document, "assumed/tree-without-rails")
     assert "all NICs of a host are hung on its leaf" in note["message"]
-    assert document["origin"]["links.fabric.leaf-spine.capacity_bytes_per_s"] == "assumed"
+    assert (
+        document["origin"][
+            "links.classes[?@.kind=='fabric' && @.tier=='leaf-spine'].capacity_bytes_per_s"
+        ]
+        == "assumed"
+    )
     assert document["cluster"]["hosts"] == 16
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from groups.building import findings_of, layout_of, rule_ids
 from meshwright.findings import Severity
-from meshwright.rules.grid import GRID_RULES, MOST_RANKS, divisors
+from meshwright.rules.arithmetic import divisors
+from meshwright.rules.grid import GRID_RULES, MOST_RANKS
 from meshwright.rules.registry import RuleContext
 
 REFUSED = [
@@ -98,6 +99,12 @@ REFUSED = [
         {"sharding": "hsdp", "framework": "torch"},
         8,
         "sharding/hsdp-needs-shard-degree",
+        "layout.sharding",
+    ),
+    (
+        {"sharding": "hsdp", "shard_degree": 4, "framework": "megatron"},
+        8,
+        "sharding/hsdp-on-mesh-only",
         "layout.sharding",
     ),
     (

@@ -11,24 +11,42 @@ import numpy as np
 from meshwright.chain.jobfile import ALIASES, Job, is_there
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import merge_cluster, parse_preset
+from meshwright.cluster.merge import allocated, merge_cluster, parse_preset
 from meshwright.cluster.presets import bare_node, find_preset, suggest_preset
 from meshwright.cluster.sections import ClusterSection
 from meshwright.documents import decode, read_document
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.placement.rank_table import RankTable, read_rank_table, table_of_rows
+from meshwright.placement.section import RankRow
 
 PlaceOf = Callable[[str], Place]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The fabric of a job, a short description and the findings made on the way."""
+    """The fabric of a job, a short description and the findings made on the way.
+
+    ``allocation``: the hosts the job has, in rank order, where the fabric holds others too.
+    """
 
     fabric: Fabric
     description: str
     findings: tuple[Finding, ...]
+    allocation: tuple[str, ...] | None = None
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs the job has."""
+        if self.allocation is None:
+            return self.fabric.num_slots
+        wanted = set(self.allocation)
+        counts = np.diff(self.fabric.slot_start).tolist()
+        return sum(
+            count
+            for name, count in zip(self.fabric.host_names, counts, strict=True)
+            if name in wanted
+        )
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -42,7 +60,8 @@ def load_cluster(path: Path) -> Cluster:
 
 def _merge(section: ClusterSection, folder: Path, place: PlaceOf) -> Cluster:
     fabric, findings = merge_cluster(section, folder, place)
-    return Cluster(fabric, describe(fabric), tuple(findings))
+    names = allocated(section, fabric)
+    return Cluster(fabric, describe(fabric), tuple(findings), tuple(names) if names else None)
 
 
 def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
@@ -62,6 +81,10 @@ def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
         hint = f"did you mean {' or '.join(near)}?" if near else "dgx-h100 x 2, or a cluster file"
         message = f"{given!r} is no cluster preset and no file"
         raise InputError(Problem(job.place("cluster"), message, remedy=hint))
+    if preset[1] == 0:
+        raise InputError(
+            Problem(job.place("cluster"), "0 hosts are no cluster", remedy=f"{preset[0]} x 1")
+        )
     section = ClusterSection(node=preset[0], nodes=preset[1], fabric=find_preset(preset[0]).fabric)  # type: ignore[union-attr]
     return _merge(section, job.folder, lambda _key: job.place("cluster"))
 
@@ -82,7 +105,7 @@ def _cluster_of_table(job: Job, table: RankTable) -> Cluster:
         f"no cluster is given: {len(names)} hosts of {most} GPUs are taken from the rank table; "
         "paths and loads are unknown.",
         {"hosts": len(names), "gpus_per_host": most},
-        "cluster: dgx-h100 x 2, or a cluster file",
+        f"cluster: {{node: dgx-h100, hosts: [{', '.join(names[:8])}{', …' if len(names) > 8 else ''}]}}",
     )
     fabric = build_fabric(hosts)
     return Cluster(fabric, describe(fabric), (note,))
@@ -97,12 +120,23 @@ def rank_table_of(job: Job) -> RankTable | None:
         path = job.folder / ranks
         if not is_there(path):
             raise InputError(Problem(job.place("placement.ranks"), f"no such file: {ranks}"))
+        if path.suffix in (".json", ".yaml", ".yml"):
+            return _rank_rows(path)
         return read_rank_table(path)
     if not ranks:
         raise InputError(Problem(job.place("placement.ranks"), "names no rank"))
     return table_of_rows(
         [(job.place(f"placement.ranks[{index}]"), row) for index, row in enumerate(ranks)]
     )
+
+
+def _rank_rows(path: Path) -> RankTable:
+    """Read a list of ``[rank, host, gpu]`` (or ``[host, gpu]``) from a JSON or YAML file."""
+    decoded = decode(read_document(path), tuple[RankRow, ...])
+    rows = decoded.required()
+    if not rows:
+        raise InputError(Problem(decoded.place(""), "names no rank"))
+    return table_of_rows([(decoded.place(f"[{index}]"), row) for index, row in enumerate(rows)])
 
 
 def describe(fabric: Fabric) -> str:

@@ -8,15 +8,18 @@ from itertools import combinations, product
 
 import msgspec
 
-from meshwright.chain.plan import Outline
+from meshwright.chain.outline import Outline
+from meshwright.findings import has_errors
 from meshwright.job.batch import resolve_batch
 from meshwright.job.layout import resolve_layout
-from meshwright.rules.grid import divisors, is_legal
+from meshwright.rules.arithmetic import divisors
+from meshwright.rules.grid import is_legal
 from meshwright.rules.job import check_job_rules
 from meshwright.rules.registry import RuleContext
 
 MAX_PROPOSALS = 5
-_CHANGED = ("tp", "cp", "pp", "ep", "etp")
+_DENSE = ("tp", "cp", "pp")
+_CHANGED = (*_DENSE, "ep", "etp")
 
 
 class NearLayout(msgspec.Struct, frozen=True):
@@ -36,7 +39,7 @@ def nearest_layouts(outline: Outline) -> list[NearLayout]:
     world_size = outline.layout.world_size
     current = {name: max(getattr(outline.layout, name), 1) for name in _CHANGED}
     found: dict[tuple[int, ...], tuple[float, NearLayout]] = {}
-    for degrees in _candidates(current, divisors(world_size)):
+    for degrees in _candidates(current, divisors(world_size), _changed(outline)):
         near = _legal(outline, degrees)
         if near is not None:
             distance = sum(abs(math.log2(degrees[name] / current[name])) for name in _CHANGED)
@@ -47,13 +50,22 @@ def nearest_layouts(outline: Outline) -> list[NearLayout]:
     return [near for _, near in ranked[:MAX_PROPOSALS]]
 
 
-def _candidates(current: dict[str, int], values: list[int]) -> Iterator[dict[str, int]]:
+def _changed(outline: Outline) -> tuple[str, ...]:
+    """Return the degrees to change: those of experts only where there are some."""
+    model = outline.model
+    experts = model.is_moe if model is not None else outline.layout.has_experts
+    return _CHANGED if experts else _DENSE
+
+
+def _candidates(
+    current: dict[str, int], values: list[int], changed: tuple[str, ...]
+) -> Iterator[dict[str, int]]:
     """Yield layouts with one or two degrees changed to near divisors of the world size."""
     near = {
         name: sorted(values, key=lambda value: abs(math.log2(value / current[name])))[:8]
         for name in _CHANGED
     }
-    for names in combinations(_CHANGED, 2):
+    for names in combinations(changed, 2):
         for pair in product(*(near[name] for name in names)):
             yield current | dict(zip(names, pair, strict=True))
 
@@ -68,8 +80,10 @@ def _legal(outline: Outline, degrees: dict[str, int]) -> NearLayout | None:
     if not is_legal(context):
         return None
     batch = resolve_batch(file.batch, layout.dp)
-    if check_job_rules(context, outline.model, batch):
+    if has_errors(check_job_rules(context, outline.model, batch)):
         return None
+    if outline.model is not None and outline.model.heads % layout.tp:
+        return None  # no proposal that a rule still to come would refuse
     shown = {name: getattr(layout, name) for name in ("tp", "cp", "pp", "dp", "ep", "etp")}
     text = " ".join(
         f"{name} {value}"

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.chain.cluster_of_job import Cluster, cluster_of_job, rank_table_of
-from meshwright.chain.jobfile import Job, job_model
+from meshwright.chain.outline import Outline
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.costs.bound import AxisBound, axis_bound, total_load
 from meshwright.errors import InputError, Problem
-from meshwright.findings import Finding, has_errors
-from meshwright.groups.grid import Ranks
 from meshwright.groups.kinds import GroupKind
-from meshwright.groups.table import grids, group_kinds
-from meshwright.job.batch import Batch, resolve_batch
-from meshwright.job.layout import Layout, resolve_layout
-from meshwright.job.model import Model
-from meshwright.job.sections import LayoutSection
+from meshwright.groups.table import grids
+from meshwright.job.layout import Layout
 from meshwright.job.stages import layers_by_stage
-from meshwright.placement.place import Placement, by_host_order, by_table, grouped_by_host, in_order
-from meshwright.placement.rank_table import RankTable
+from meshwright.placement.place import (
+    Placement,
+    by_host_order,
+    by_table,
+    grouped_by_host,
+    in_order,
+    nowhere,
+)
 from meshwright.routes.axis import AxisRoute, Ground, route_axis
 from meshwright.routes.tiers import tiers_of
-from meshwright.rules.grid import check_grid
-from meshwright.rules.job import check_job_rules
 from meshwright.rules.placed import check_placed
-from meshwright.rules.registry import RuleContext
 from meshwright.rules.told import (
+    batch_notes,
     default_notes,
-    framework_notes,
+    given_notes,
     mesh_notes,
     traffic_notes,
     unused_notes,
@@ -50,33 +47,6 @@ from meshwright.traffic.workload import Workload
 
 _PRIMARY = ("tp", "cp", "dp", "dp_replicate", "dp_shard", "pp", "ep", "etp", "edp")
 """Axes shown in a map even where no collective of known size runs on them."""
-
-
-@dataclass(slots=True)
-class Outline:
-    """What can be said before anything is routed: layout, model, cluster, group kinds.
-
-    ``kinds`` is empty when a finding is an error: the groups do not exist then.
-    """
-
-    job: Job
-    layout: Layout
-    model: Model | None
-    batch: Batch
-    cluster: Cluster | None
-    table: RankTable | None
-    kinds: list[GroupKind] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def fabric(self) -> Fabric | None:
-        """The fabric, where the job names one."""
-        return self.cluster.fabric if self.cluster is not None else None
-
-    @property
-    def is_legal(self) -> bool:
-        """Tell whether the groups exist."""
-        return not has_errors(self.findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,49 +76,15 @@ class Proposed:
     routes: tuple[AxisRoute, ...]
 
 
-def outline_job(job: Job) -> Outline:
-    """Resolve a job as far as its groups. Raises ``InputError`` for what cannot be read."""
-    model = job_model(job)
-    table = rank_table_of(job)
-    cluster = cluster_of_job(job, table)
-    slots = cluster.fabric.num_slots if cluster is not None else None
-    section = job.file.layout
-    if job.file.groups is not None and section.world_size is None and section.dp is None:
-        section = _whole_cluster(job, slots)
-    layout = resolve_layout(section, _ranks_wanted(table, slots))
-    batch = resolve_batch(job.file.batch, layout.dp)
-    outline = Outline(job, layout, model, batch, cluster, table)
-    context = RuleContext(layout, job.place, slots)
-    outline.findings += check_grid(context)
-    outline.findings += check_job_rules(context, model, batch)
-    if cluster is not None:
-        outline.findings += cluster.findings
-    if outline.is_legal:
-        outline.kinds = group_kinds(layout)
-        outline.findings += framework_notes(layout, job.place)
-    return outline
-
-
-def _ranks_wanted(table: RankTable | None, slots: int | None) -> int | None:
-    return len(table.hosts) if table is not None else slots
-
-
-def _whole_cluster(job: Job, slots: int | None) -> LayoutSection:
-    """With explicit groups and no layout every slot is a rank of its own."""
-    if slots is None:
-        raise InputError(
-            Problem(job.place("groups"), "explicit groups need a cluster", remedy="cluster: …")
-        )
-    return msgspec.structs.replace(job.file.layout, world_size=slots)
-
-
 def plan_job(outline: Outline) -> Plan:
     """Route a legal job. Raises ``InputError`` without a cluster or with unknown hosts."""
     job, fabric = outline.job, outline.fabric
     if fabric is None:
         message = "the job names no cluster, so there is nothing to route over"
         raise InputError(Problem(job.place("cluster"), message, remedy="cluster: dgx-h100 x 2"))
-    placement = place_ranks(outline, fabric)
+    placement = nowhere()
+    if outline.is_legal or outline.table is not None:
+        placement = place_ranks(outline, fabric)
     if not outline.is_legal:
         return Plan(outline, placement, (), (), np.zeros((0, len(fabric.links))), None)
     collectives = _collectives(outline)
@@ -168,7 +104,9 @@ def plan_job(outline: Outline) -> Plan:
     outline.findings += check_placed(routes, bounds, (fabric, outline.layout, placement), job.place)
     outline.findings += vocabulary_notes(routes, fabric, job.file.moe, job.place)
     if job.file.groups is None:
-        outline.findings += unused_notes(outline.layout, fabric, job.place)
+        if outline.model is not None:
+            outline.findings += batch_notes(outline.layout, outline.batch, job.place)
+        outline.findings += unused_notes(outline.layout, outline.num_gpus, job.place)
     outline.findings += traffic_notes(collectives, job.place)
     outline.findings += mesh_notes(routes, fabric, job.place)
     return plan
@@ -182,6 +120,8 @@ def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
         outline.findings += findings
         return placement
     hosts = job.file.placement.hosts
+    if hosts is None and outline.cluster is not None and outline.cluster.allocation is not None:
+        return by_host_order(fabric, outline.cluster.allocation, world_size)
     if hosts is None:
         return in_order(world_size)
     try:
@@ -217,24 +157,25 @@ def workload_of(outline: Outline) -> Workload | None:
 
 def _collectives(outline: Outline) -> list[Collective]:
     file, layout = outline.job.file, outline.layout
-    work = workload_of(outline)
+    work = workload_of(outline) if file.groups is None else None
     if work is not None:
         found = modelled_collectives(work)
         outline.findings += default_notes(work, outline.job.place)
-    elif file.groups is not None and layout.dp == layout.world_size:
+    elif file.groups is not None:
         found = []
     else:
         found = collectives_without_model(layout, file.moe, file.layout.cp_kind)
     given = given_collectives(file.traffic or (), layout.pp)
     axes = {one.axis for one in given}
-    known = {kind.axis for kind in outline.kinds} | {item.name for item in file.groups or ()}
+    degrees = {kind.axis: kind.degree for kind in outline.kinds}
     for index, item in enumerate(file.traffic or ()):
-        if item.axis not in known:
+        if item.axis not in degrees:
             message = f"no groups along {item.axis!r}"
-            remedy = f"axes of this layout: {', '.join(sorted(known))}"
+            remedy = f"axes of this layout: {', '.join(sorted(degrees))}"
             raise InputError(
                 Problem(outline.job.place(f"traffic[{index}].axis"), message, remedy=remedy)
             )
+    outline.findings += given_notes(file.traffic or (), degrees, found, outline.job.place)
     return [one for one in found if one.axis not in axes] + given
 
 
@@ -251,17 +192,18 @@ def _routes(
     routes = []
     carried = {one.axis for one in collectives}
     seen: set[str] = set()
-    explicit = outline.job.file.groups
-    for kind in outline.kinds if explicit is None else ():
-        wanted = kind.axis in carried or (kind.axis in _PRIMARY and not _is_repeated(kind, outline))
-        if kind.degree < 2 or not wanted or kind.axis in seen:
+    explicit = outline.job.file.groups is not None
+    for kind in outline.kinds:
+        primary = kind.axis in _PRIMARY and not _is_repeated(kind, outline)
+        if not explicit and (kind.degree < 2 or not (primary or kind.axis in carried)):
+            continue
+        if kind.axis in seen:
             continue
         seen.add(kind.axis)
         mine = [one for one in collectives if one.axis == kind.axis]
         routes.append(route_axis(kind.axis, kind.name, kind.members(), mine, ground))
-    for name, ranks in _explicit_groups(outline):
-        mine = [one for one in collectives if one.axis == name]
-        routes.append(route_axis(name, name, ranks, mine, ground))
+    if explicit:
+        return tuple(routes)
     return tuple(sorted(routes, key=lambda route: _order_of(route.axis)))
 
 
@@ -293,34 +235,6 @@ def _order_of(axis: str) -> int:
         "embedding",
     )
     return names.index(axis) if axis in names else len(names)
-
-
-def _explicit_groups(outline: Outline) -> list[tuple[str, Ranks]]:
-    """Return the groups given as (host, GPU) pairs; ranks are slots of the cluster."""
-    fabric = outline.fabric
-    found = []
-    for index, item in enumerate(outline.job.file.groups or ()):
-        if fabric is None:
-            break
-        number = {name: host for host, name in enumerate(fabric.host_names)}
-        slots = []
-        for position, (host, gpu) in enumerate(item.members):
-            place = outline.job.place(f"groups[{index}].members[{position}]")
-            row = host if isinstance(host, int) else number.get(host, -1)
-            if not 0 <= row < fabric.num_hosts:
-                raise InputError(Problem(place, f"no host {host!r} in the cluster"))
-            start, end = fabric.slot_start[row : row + 2].tolist()
-            if not 0 <= gpu < end - start:
-                raise InputError(
-                    Problem(place, f"host {host!r} has GPUs 0 … {end - start - 1}, not {gpu}")
-                )
-            slots.append(start + gpu)
-        if len(set(slots)) != len(slots) or not slots:
-            raise InputError(
-                Problem(outline.job.place(f"groups[{index}].members"), "names a GPU twice, or none")
-            )
-        found.append((item.name, np.array([slots], dtype=np.int32)))
-    return found
 
 
 def _propose(outline: Outline, routes: Sequence[AxisRoute], ground: Ground) -> Proposed | None:

@@ -24,7 +24,7 @@ def command(job: str, *, as_json: bool) -> None:
     """Check the layout of JOB against every rule of the rank grid, all at once."""
     from meshwright.chain.jobfile import load_job
     from meshwright.chain.nearest import nearest_layouts
-    from meshwright.chain.plan import outline_job
+    from meshwright.chain.outline import outline_job
     from meshwright.report.check_report import check_json, check_text
 
     outline = outline_job(load_job(job))

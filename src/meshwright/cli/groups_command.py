@@ -10,7 +10,7 @@ import click
 from meshwright.cli.output import finish, json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from meshwright.chain.plan import Outline
+    from meshwright.chain.outline import Outline
     from meshwright.placement.place import Placement
 
 
@@ -37,7 +37,7 @@ def command(job: str, rank: int | None, axis: str | None, style: str, *, as_json
     JOB is a YAML, JSON or TOML file; without a cluster it needs layout.world_size or all degrees.
     """
     from meshwright.chain.jobfile import load_job
-    from meshwright.chain.plan import outline_job
+    from meshwright.chain.outline import outline_job
     from meshwright.report.groups_report import (
         chosen_kinds,
         groups_csv,

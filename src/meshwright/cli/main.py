@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -60,10 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # One short run that makes millions of small lists and no cycles: collecting only costs time.
     gc.disable()
+    if hasattr(signal, "SIGPIPE"):  # `meshwright … | head` ends as other programs do
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
     except MeshwrightError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(0)

@@ -32,7 +32,8 @@ def command(job: str, links_file: str | None, *, as_json: bool) -> None:
     not validate your environment.
     """
     from meshwright.chain.jobfile import load_job
-    from meshwright.chain.plan import outline_job, plan_job
+    from meshwright.chain.outline import outline_job
+    from meshwright.chain.plan import plan_job
     from meshwright.report.links_file import check_links_file, write_links
 
     if links_file is not None:

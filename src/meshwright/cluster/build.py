@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -232,7 +233,9 @@ def _local_block(
         for row, link in enumerate(node.graph.links):
             origin = node.origins.get("nvlink" if link.kind in ("nvlink", "xgmi") else link.kind)
             classes[row] = builder.class_id(
-                LinkClass(link.kind, "", None, link.rate_bytes_per_s, origin or Origin.ASSUMED)
+                LinkClass(
+                    link.kind, "", None, _known(link.rate_bytes_per_s), origin or Origin.ASSUMED
+                )
             )
             for side, name in enumerate((link.tail, link.head)):
                 ends[side, row] = _device_ids(node, frame, mine, name)
@@ -242,6 +245,10 @@ def _local_block(
         start = builder.add(np.tile(classes, len(mine)), tail, head)
         base[mine] = start + np.arange(len(mine)) * len(node.graph.links)
     return base
+
+
+def _known(rate: float) -> float | None:
+    return None if math.isnan(rate) else rate
 
 
 def _device_ids(

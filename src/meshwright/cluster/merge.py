@@ -16,11 +16,12 @@ import numpy as np
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.merge_domains import nvlink_domains
+from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.merge_domains import domains_from_file, nvlink_domains
 from meshwright.cluster.merge_node import node_of_section
 from meshwright.cluster.merging import MAX_GPUS, Merge, PlaceOf
 from meshwright.cluster.node import NodeType
-from meshwright.cluster.sections import ClusterSection, FabricSection
+from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
 from meshwright.findings import Finding
@@ -75,35 +76,93 @@ def _fabric_text(merge: Merge, text: str) -> FabricSection:
 
 def _host_names(
     merge: Merge, section: ClusterSection, source: Facts | None, node: NodeType
-) -> list[str] | NumberedNames:
-    given = section.allocation if section.allocation is not None else section.hosts
-    key = "allocation" if section.allocation is not None else "hosts"
+) -> Sequence[str]:
+    """Return the hosts of the fabric: all of them, in the order that gives them their place.
+
+    Where a file says each host's place only the allocated ones are kept; on a preset a host's
+    place is its number, so the allocation only says which hosts the job has (``allocated``).
+    """
     known = source.hosts if source is not None else None
-    if section.hosts is not None and section.allocation is not None and known is None:
-        known = tuple(merge.hosts(section.hosts, "hosts"))
-    if given is None:
-        if known:
-            return _first_hosts(merge, known, section.nodes)
-        count = section.nodes or node.nvlink_domain_hosts
-        return NumberedNames("host", count)
-    names = merge.hosts(given, key)
+    if known:
+        return _of_file(merge, section, str(source.path) if source else "", known)
+    if section.hosts is not None:
+        names: Sequence[str] = _listed(merge, section.hosts, "hosts")
+        _agrees(merge, section.nodes, names, "hosts")
+    elif section.nodes is not None:
+        names = NumberedNames("host", section.nodes)
+    elif section.allocation is not None:
+        names = _listed(merge, section.allocation, "allocation")
+    else:
+        domains = _domain_hosts(merge, section)
+        names = domains or NumberedNames("host", node.nvlink_domain_hosts)
+    if section.allocation is not None:
+        listed = _listed(merge, section.allocation, "allocation")
+        where = "hosts" if section.hosts is not None else "the cluster"
+        _inside(merge, listed, names, ("allocation", where))
+    return names
+
+
+def allocated(section: ClusterSection, fabric: Fabric) -> list[str] | None:
+    """Return the hosts the job has, in order, where the fabric holds others too (or another order)."""
+    if section.allocation is None:
+        return None
+    texts = [section.allocation] if isinstance(section.allocation, str) else section.allocation
+    names = [name for text in texts for name in expand_hostlist(text)]
+    return None if names == list(fabric.host_names) else names
+
+
+def _listed(merge: Merge, value: HostList, key: str) -> list[str]:
+    names = merge.hosts(value, key)
     if not names:
         raise merge.fail(key, "names no host", 'hosts: "node[01-16]"')
-    if section.nodes is not None and section.nodes != len(names):
-        raise merge.fail(
-            "nodes", f"says {section.nodes}, and {key} names {len(names)}", "leave nodes out"
-        )
-    if known is not None:
-        missing = sorted(set(names) - set(known))
-        if missing:
-            source_name = source.path if source is not None else "hosts"
-            raise merge.fail(
-                key,
-                f"{len(missing)} of {len(names)} hosts are not in {Path(source_name).name}: "
-                f"{', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}",
-                f"it names {len(known)} hosts, {known[0]} … {known[-1]}",
-            )
     return names
+
+
+def _agrees(merge: Merge, nodes: int | None, names: Sequence[str], key: str) -> None:
+    if nodes is not None and nodes != len(names):
+        raise merge.fail("nodes", f"says {nodes}, and {key} names {len(names)}", "leave nodes out")
+
+
+def _inside(
+    merge: Merge, names: Sequence[str], known: Sequence[str], what: tuple[str, str]
+) -> None:
+    """Refuse hosts that are not there; ``what``: the key that names them, and where they are not."""
+    key, where = what
+    missing = sorted(set(names) - set(known))
+    if missing:
+        raise merge.fail(
+            key,
+            f"{len(missing)} of {len(names)} hosts are not in {where}: "
+            f"{', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}",
+            f"it names {len(known)} hosts, {known[0]} … {known[-1]}",
+        )
+
+
+def _of_file(
+    merge: Merge, section: ClusterSection, path: str, known: Sequence[str]
+) -> Sequence[str]:
+    """Return the hosts of a fabric file: those allocated, listed, or the first ones."""
+    given = section.allocation if section.allocation is not None else section.hosts
+    if given is None:
+        return _first_hosts(merge, known, section.nodes)
+    key = "allocation" if section.allocation is not None else "hosts"
+    names = _listed(merge, given, key)
+    _agrees(merge, section.nodes, names, key)
+    _inside(merge, names, known, (key, Path(path).name))
+    return names
+
+
+def _domain_hosts(merge: Merge, section: ClusterSection) -> list[str]:
+    """Return the hosts that NVLink domains name, where nothing else names hosts."""
+    named = section.nvlink_domains
+    if named is None:
+        return []
+    if set(named) == {"from"}:
+        named = domains_from_file(merge, str(named["from"]))
+    names = [
+        host for key, value in named.items() for host in merge.hosts(value, f"nvlink_domains.{key}")
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _first_hosts(merge: Merge, known: Sequence[str], nodes: int | None) -> list[str]:

@@ -18,7 +18,7 @@ def nvlink_domains(
     if named is None:
         return _domains_by_order(merge, hosts)
     if set(named) == {"from"}:
-        named = _domains_from_file(merge, str(named["from"]))
+        named = domains_from_file(merge, str(named["from"]))
     position = {name: index for index, name in enumerate(hosts.names)}
     domain = np.full(len(hosts.names), -1, dtype=np.int32)
     names: list[str] = []
@@ -67,7 +67,8 @@ def _domains_by_order(
     return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
 
 
-def _domains_from_file(merge: Merge, source: str) -> dict[str, HostList]:
+def domains_from_file(merge: Merge, source: str) -> dict[str, HostList]:
+    """Return the blocks of hosts that a file names, as NVLink domains. Raises ``InputError``."""
     facts = merge.read(source, "nvlink_domains.from")
     if not facts.blocks:
         raise merge.fail("nvlink_domains.from", f"{source} names no blocks of hosts")

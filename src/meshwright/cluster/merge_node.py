@@ -65,8 +65,9 @@ def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> Nod
         merge.note(
             "topology/gpu-model-unknown",
             "node.from",
-            "the file names no GPU model, so NVLink and PCIe rates are unknown or assumed.",
-            "node: {from: …, gpu: H100-SXM}",
+            "the file names no GPU model, so the rates of its NVLink (or xGMI) links are unknown and that "
+            "of PCIe is assumed.",
+            f"node: {{from: …, gpu: …}} with the model, for example {_example_gpu(facts)}",
         )
     result, findings = node_from_facts(facts, gpu, node.nic, Path(node.source).name)
     merge.findings += findings
@@ -98,6 +99,15 @@ def _bare(merge: Merge, node: NodeSection, has_fabric: bool) -> NodeType:
     if node.gpus > _MAX_HOST_GPUS:
         raise merge.fail("node.gpus", f"{node.gpus:,} GPUs are too many for one host")
     return bare_node(node.gpus, has_nic=has_fabric)
+
+
+def _example_gpu(facts: Facts) -> str:
+    """Return a GPU of the kind the file shows, as an example of how to write one."""
+    links = max((pair.count for pair in facts.nvlink_pairs or ()), default=0)
+    amd = any(gpu.compute_capability is None and links == 1 for gpu in facts.gpus or ())
+    if amd and facts.format == "nccl_topo_xml":
+        return "MI300X"
+    return {18: "H100-SXM or B200", 12: "A100-SXM", 8: "H800", 0: "L40S"}.get(links, "V100-SXM")
 
 
 def _gpu_in_file(facts: Facts) -> GpuModel | None:

@@ -6,6 +6,7 @@ which NIC each GPU sends by, and the PCIe paths.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -193,9 +194,8 @@ def _nvlink(
         links = min(least, full) if full else least
         rate = gpu.nvlink_bytes_per_s if gpu and links == full else None
         return "switch", rate or (per_link * links if per_link else None), []
-    per_link = (
-        gpu.nvlink_link_bytes_per_s if gpu and gpu.nvlink_link_bytes_per_s else gb_per_s(25.0)
-    )
+    # Without the model a link's rate is unknown, not some usual rate.
+    per_link = gpu.nvlink_link_bytes_per_s if gpu and gpu.nvlink_link_bytes_per_s else math.nan
     mesh = []
     kind = "xgmi" if gpu is not None and gpu.name.startswith("MI") else "nvlink"
     for pair in pairs:

@@ -24,7 +24,7 @@ ASSUMED_VERSION = {
     "nanotron": "nanotron 2411b022",
     "maxtext": "MaxText e591f30c",
 }
-"""Version whose rules are applied when the job names none."""
+"""Version whose rules are applied, whatever the job names (a note says so where it differs)."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ def resolve_layout(section: LayoutSection, slots: int | None) -> Layout:
         vp=1 if section.vp is None else section.vp,
         order=_order(section, framework),
         framework=framework,
-        framework_version=section.framework_version or ASSUMED_VERSION[framework],
+        framework_version=ASSUMED_VERSION[framework],
         sequence_parallel=bool(section.sequence_parallel),
         sharding=sharding,
         shard_degree=_shard_degree(section, sharding, dp),

@@ -24,6 +24,11 @@ class Placement:
     rule: str
 
 
+def nowhere() -> Placement:
+    """Return the placement of a job that cannot run."""
+    return Placement(np.empty(0, dtype=np.int64), "none")
+
+
 def in_order(world_size: int) -> Placement:
     """Put rank r on slot r: hosts in the given order, GPUs in order."""
     return Placement(np.arange(world_size, dtype=np.int64), "hosts in order, GPUs in order")

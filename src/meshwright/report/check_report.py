@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.chain.nearest import NearLayout
-from meshwright.chain.plan import Outline
+from meshwright.chain.outline import Outline
 from meshwright.findings import Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.map_text import degrees_text
@@ -13,6 +13,14 @@ from meshwright.report.text import counted, findings_text, paragraph
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/check/1"
+_NOT_CHECKED = (
+    "heads",
+    "vocabulary",
+    "sequence length",
+    "interleaving by microbatches",
+    "dispatchers and kernels",
+    "memory",
+)
 
 
 def check_json(outline: Outline, nearest: list[NearLayout]) -> dict[str, Any]:
@@ -22,7 +30,8 @@ def check_json(outline: Outline, nearest: list[NearLayout]) -> dict[str, Any]:
         "job": outline.job.name,
         "world_size": outline.layout.world_size,
         "valid": outline.is_legal,
-        "checked": ["grid", "layers by stage", "batch"],
+        "checked": ["grid", "layers by stage", "experts by ep", "batch"],
+        "not_checked": list(_NOT_CHECKED),
         "nearest": [one.degrees for one in nearest],
         "findings": [finding.to_json() for finding in by_severity(outline.findings)],
         "origin": {"valid": Origin.MODELLED.value, "nearest": Origin.MODELLED.value},
@@ -43,11 +52,15 @@ def check_text(outline: Outline, nearest: list[NearLayout]) -> str:
     text = findings_text(outline.findings, *Severity)
     parts += [text] if text else []
     if nearest:
-        parts.append(paragraph("nearest legal layouts: " + " · ".join(one.text for one in nearest)))
+        parts.append(
+            paragraph(
+                "nearest layouts that pass these rules: " + " · ".join(one.text for one in nearest)
+            )
+        )
     parts.append(
         paragraph(
-            "Checked: the rank grid, layers by stage, batch. Not checked yet: heads, vocabulary, "
-            "experts of the model, kernels, memory."
+            "Checked: the rank grid, layers by stage, experts by ep, batch. Not checked yet: "
+            f"{', '.join(_NOT_CHECKED)}."
         )
     )
     return "\n\n".join(parts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.chain.plan import Outline
+from meshwright.chain.outline import Outline
 from meshwright.errors import UsageError
 from meshwright.findings import Severity, by_severity
 from meshwright.groups.kinds import GroupKind
@@ -149,25 +149,14 @@ def groups_text(
         parts.append(_listed(document))
     elif kinds:
         rows = [
-            (
-                kind.axis,
-                format_count(kind.num_groups),
-                format_count(kind.degree),
-                _first(kind),
-                kind.name,
-            )
+            (kind.axis, format_count(kind.num_groups), format_count(kind.degree), kind.name)
             for kind in kinds
         ]
-        parts.append(table(("axis", "groups", "ranks", "first group", "name"), rows))
+        parts.append(table(("axis", "groups", "ranks", "name"), rows))
         parts.append("List one axis: --axis NAME; all as a table: --format csv")
     quiet = findings_text(outline.findings, Severity.NOTE)
     parts += [quiet] if quiet else []
     return "\n\n".join(parts)
-
-
-def _first(kind: GroupKind) -> str:
-    ranks = kind.members()[0].tolist()
-    return " ".join(map(str, ranks[:4])) + (" …" if len(ranks) > 4 else "")
 
 
 def _rank_text(document: dict[str, Any]) -> str:

@@ -155,7 +155,10 @@ def link_json(plan: Plan, link: int, axis: int | None = None) -> dict[str, Any]:
     links, fabric = plan.fabric.links, plan.fabric
     one = links.classes[int(links.class_of_link[link])]
     by_axis = load_by_axis(plan, link)
-    load = sum(by_axis.values()) if axis is None else by_axis.get(plan.routes[axis].axis, 0.0)
+    if axis is not None:
+        name = plan.routes[axis].axis
+        by_axis = {name: by_axis[name]} if name in by_axis else {}
+    load = sum(by_axis.values())
     capacity = one.capacity_bytes_per_s
     return {
         "id": link,
@@ -255,19 +258,20 @@ def _reachability(plan: Plan) -> dict[str, Any] | None:
 
 def _origins(plan: Plan) -> dict[str, str]:
     origins = {
-        "axes.*.span": Origin.MODELLED.value,
-        "axes.*.collectives.*.bytes": Origin.MODELLED.value,
-        "axes.*.collectives.*.time_s": Origin.MODELLED.value,
-        "axes.*.bound_s": Origin.MODELLED.value,
-        "axes.*.latency_s": Origin.ASSUMED.value,
-        "links.*.load_bytes": Origin.MODELLED.value,
-        "links.*.busy_s": Origin.MODELLED.value,
+        "axes[*].span": Origin.MODELLED.value,
+        "axes[*].collectives[*].bytes": Origin.MODELLED.value,
+        "axes[*].collectives[*].time_s": Origin.MODELLED.value,
+        "axes[*].bound_s": Origin.MODELLED.value,
+        "axes[*].latency_s": Origin.ASSUMED.value,
+        "links.classes[*].load_bytes": Origin.MODELLED.value,
+        "links.classes[*].busy_s": Origin.MODELLED.value,
         "placement.slot_by_rank": Origin.PARSED.value
         if plan.outline.table is not None
         else Origin.ASSUMED.value,
     }
     for one in plan.fabric.links.classes:
-        key = f"links.{one.kind}" + (f".{one.tier}" if one.tier else "") + ".capacity_bytes_per_s"
+        tier = f" && @.tier=='{one.tier}'" if one.tier else ""
+        key = f"links.classes[?@.kind=='{one.kind}'{tier}].capacity_bytes_per_s"
         origins[key] = one.origin.value
     for key in sorted(plan.outline.layout.assumed):
         origins[f"layout.{key}"] = Origin.ASSUMED.value

@@ -21,13 +21,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def paragraph(text: str, indent: str = "") -> str:
-    """Return text wrapped to the width."""
+def paragraph(text: str, indent: str = "", hanging: str = "") -> str:
+    """Return text wrapped to the width; ``hanging`` indents all lines but the first."""
     return textwrap.fill(
         text,
         WIDTH,
         initial_indent=indent,
-        subsequent_indent=indent,
+        subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

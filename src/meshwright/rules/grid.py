@@ -12,31 +12,15 @@ from meshwright.findings import Finding, Severity
 from meshwright.groups.megatron import decoder_grid, expert_grid
 from meshwright.groups.table import MODELLED
 from meshwright.job.layout import Layout
+from meshwright.rules.arithmetic import nearest_divisors
+from meshwright.rules.mesh import MESH_RULES
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 
 _PARALLEL_STATE = "NVIDIA/Megatron-LM megatron/core/parallel_state.py"
-_PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py ParallelDims._validate"
 _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp", "vp")
 _AXES = {"tp", "cp", "ep", "dp", "pp"}
 MOST_RANKS = 1 << 24
 """Largest world whose groups are listed: far above any cluster, and still a small array."""
-_LARGEST_TRIED = 1 << 16
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors of a positive number, in order.
-
-    All of them up to 2**32; above, those that are small or have a small cofactor.
-    """
-    most = min(math.isqrt(number), _LARGEST_TRIED)  # untrusted numbers: remedies need no more
-    small = [value for value in range(1, most + 1) if number % value == 0]
-    return small + [number // value for value in reversed(small) if value * value != number]
-
-
-def _nearest(number: int, target: int, count: int = 4) -> str:
-    """Return the divisors of ``number`` nearest to ``target``, as text."""
-    near = sorted(divisors(number), key=lambda value: abs(value - target))[:count]
-    return ", ".join(str(value) for value in sorted(near))
 
 
 @rule("framework/not-modelled", source="groups/table.py")
@@ -153,7 +137,7 @@ def world_divides(context: RuleContext) -> Iterator[Violation]:
     remedy = f"a world size of {nearest} or {nearest + block}"
     if layout.world_size % others == 0:
         room = layout.world_size // others
-        remedy = f"{widest}: {_nearest(room, getattr(layout, widest))}; or {remedy}"
+        remedy = f"{widest}: {nearest_divisors(room, getattr(layout, widest))}; or {remedy}"
     yield Violation(
         f"layout.{widest}",
         f"world size {layout.world_size} is not divisible by tp {layout.tp} × cp {layout.cp} × "
@@ -235,13 +219,16 @@ def world_divides_expert(context: RuleContext) -> Iterator[Violation]:
     block = layout.etp * layout.ep * layout.pp
     if block < 1 or layout.world_size < 1 or layout.edp > 0 or not layout.has_experts:
         return
+    if layout.world_size % layout.pp:
+        return  # the dense grid cannot be cut into stages either, and says so
     others = layout.etp * layout.pp
     if layout.world_size % others == 0:
-        remedy = f"ep: {_nearest(layout.world_size // others, layout.ep)}"
-        remedy += "; or etp: 1" if layout.etp > 1 else ""
+        remedy = f"ep: {nearest_divisors(layout.world_size // others, layout.ep)}"
+        alone = layout.world_size % (layout.ep * layout.pp) == 0
+        remedy += "; or etp: 1" if layout.etp > 1 and alone else ""
     elif layout.world_size % (layout.ep * layout.pp) == 0:
         room = layout.world_size // (layout.ep * layout.pp)
-        remedy = f"etp: {_nearest(room, layout.etp)}"
+        remedy = f"etp: {nearest_divisors(room, layout.etp)}"
     else:
         remedy = "ep: 1 and etp: 1"
     yield Violation(
@@ -339,7 +326,7 @@ def instances_divide_dp(context: RuleContext) -> Iterator[Violation]:
                 "layout.distributed_optimizer_instances",
                 f"{layout.instances} distributed optimizer instances do not divide {name} = {ranks}.",
                 {"instances": layout.instances, name.replace(" × ", "_").replace(" ", "_"): ranks},
-                f"distributed_optimizer_instances: {_nearest(common, layout.instances)}",
+                f"distributed_optimizer_instances: {nearest_divisors(common, layout.instances)}",
             )
             return
 
@@ -358,95 +345,6 @@ def hierarchical_sizes(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule(
-    "sharding/shard-degree-divides-dp",
-    source=f"{_PARALLEL_DIMS}; torch HSDP mesh (dp_replicate, dp_shard)",
-)
-def shard_degree_divides(context: RuleContext) -> Iterator[Violation]:
-    """The shard degree divides dp."""
-    layout = context.layout
-    if layout.dp > 0 and (layout.shard_degree < 1 or layout.dp % layout.shard_degree):
-        yield Violation(
-            "layout.shard_degree",
-            f"shard_degree {layout.shard_degree} does not divide dp {layout.dp}: copies of the "
-            "sharded state would have unequal sizes.",
-            {"shard_degree": layout.shard_degree, "dp": layout.dp},
-            f"shard_degree: {_nearest(layout.dp, max(layout.shard_degree, 1))}",
-        )
-
-
-@rule("sharding/hsdp-needs-shard-degree", source="torch HSDP mesh (dp_replicate, dp_shard)")
-def hsdp_needs_shard_degree(context: RuleContext) -> Iterator[Violation]:
-    """HSDP needs to know how many ranks share one copy."""
-    layout = context.layout
-    if layout.sharding == "hsdp" and "shard_degree" in layout.assumed:
-        yield Violation(
-            "layout.sharding",
-            f"sharding hsdp without shard_degree: dp {layout.dp} could be split in several ways.",
-            {"dp": layout.dp},
-            f"shard_degree: {_nearest(max(layout.dp, 1), 8)} (8 keeps a shard inside one host of 8 GPUs)",
-        )
-
-
-@rule("grid/ep-divides-sparse-region", source=_PARALLEL_DIMS, frameworks=("torch", "torchtitan"))
-def ep_divides_sparse(context: RuleContext) -> Iterator[Violation]:
-    """On a device mesh ep divides dp_shard · cp · tp."""
-    layout = context.layout
-    region = layout.dp_shard * layout.cp * layout.tp
-    if layout.ep > 1 and region > 0 and region % layout.ep:
-        yield Violation(
-            "layout.ep",
-            f"ep {layout.ep} does not divide dp_shard {layout.dp_shard} × cp {layout.cp} × "
-            f"tp {layout.tp} = {region}.",
-            {"ep": layout.ep, "region": region},
-            f"ep: {_nearest(region, layout.ep)}",
-        )
-
-
-@rule("grid/etp-not-on-mesh", source=_PARALLEL_DIMS, frameworks=("torch", "torchtitan"))
-def etp_not_on_mesh(context: RuleContext) -> Iterator[Violation]:
-    """Torchtitan's mesh has no expert tensor parallelism."""
-    layout = context.layout
-    if layout.etp > 1:
-        yield Violation(
-            "layout.etp",
-            f"etp {layout.etp}: the sparse mesh [pp, dp_replicate, efsdp, ep] has no such axis.",
-            {"etp": layout.etp},
-            "etp: 1",
-        )
-
-
-@rule("grid/order-fixed-by-framework", source=_PARALLEL_DIMS, frameworks=("torchtitan",))
-def order_fixed(context: RuleContext) -> Iterator[Violation]:
-    """Torchtitan's mesh order is fixed: pp, dp_replicate, dp_shard, cp, tp."""
-    order = [axis for axis in context.layout.order if axis != "ep"]
-    fixed = [axis for axis in ("tp", "cp", "dp", "pp") if axis in order]
-    if sorted(order) == sorted(fixed) and order != fixed:
-        yield Violation(
-            "layout.order",
-            f"order {'-'.join(order)} cannot be had in torchtitan: its mesh is (pp, dp, cp, tp), tp fastest.",
-            {"order": "-".join(order)},
-            "order: tp-cp-dp-pp, or framework: torch for a mesh of your own",
-        )
-
-
-@rule("grid/expert-mesh-order", source=_PARALLEL_DIMS, frameworks=("torch",))
-def expert_mesh_order(context: RuleContext) -> Iterator[Violation]:
-    """On a mesh with experts ep holds the fastest ranks, so the order is torchtitan's."""
-    layout = context.layout
-    order = [axis for axis in layout.order if getattr(layout, axis, 1) > 1 and axis != "ep"]
-    fixed = [axis for axis in ("tp", "cp", "dp", "pp") if axis in order]
-    if layout.ep > 1 and sorted(order) == sorted(fixed) and order != fixed:
-        yield Violation(
-            "layout.order",
-            f"order {'-'.join(layout.order)} with ep {layout.ep}: the sparse mesh [pp, "
-            "dp_replicate, efsdp, ep] covers the same ranks only when tp, cp, dp and pp stand in "
-            "this order.",
-            {"order": "-".join(layout.order), "ep": layout.ep},
-            "order: tp-cp-dp-pp",
-        )
-
-
 GRID_RULES: tuple[Rule, ...] = (
     framework_not_modelled,
     degree_positive,
@@ -462,12 +360,7 @@ GRID_RULES: tuple[Rule, ...] = (
     vp_needs_pp,
     instances_divide_dp,
     hierarchical_sizes,
-    shard_degree_divides,
-    hsdp_needs_shard_degree,
-    ep_divides_sparse,
-    etp_not_on_mesh,
-    order_fixed,
-    expert_mesh_order,
+    *MESH_RULES,
 )
 """Rules that need nothing but the layout (and the number of GPUs)."""
 

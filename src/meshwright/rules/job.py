@@ -7,7 +7,7 @@ from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
 from meshwright.job.model import Model
 from meshwright.job.stages import layers_by_stage
-from meshwright.rules.grid import divisors
+from meshwright.rules.arithmetic import divisors, nearest_divisors
 from meshwright.rules.registry import RuleContext
 
 _MOST_STAGES = 64
@@ -20,6 +20,8 @@ def check_job_rules(context: RuleContext, model: Model | None, batch: Batch) -> 
     findings: list[Finding] = []
     if model is not None and layout.pp >= 1 and layout.vp >= 1:
         findings += _layers(context, model)
+    if model is not None and layout.ep > 1:
+        findings += _experts(context, model)
     if batch.contradiction is not None and layout.dp > 0:
         findings.append(
             Finding(
@@ -32,6 +34,28 @@ def check_job_rules(context: RuleContext, model: Model | None, batch: Batch) -> 
             )
         )
     return findings
+
+
+def _experts(context: RuleContext, model: Model) -> list[Finding]:
+    """Experts are divided evenly over ep; a model without experts has nothing to divide."""
+    ep = context.layout.ep
+    if model.experts and model.experts % ep == 0:
+        return []
+    if not model.experts:
+        message, remedy = f"ep {ep}, and {model.name} has no experts.", "leave ep out"
+    else:
+        message = f"{model.experts} experts over ep {ep} leave {model.experts % ep} over."
+        remedy = f"ep: {nearest_divisors(model.experts, ep)}"
+    return [
+        Finding(
+            "experts/divide-ep",
+            Severity.ERROR,
+            context.place("layout.ep"),
+            message,
+            {"experts": model.experts, "ep": ep},
+            remedy,
+        )
+    ]
 
 
 def _layers(context: RuleContext, model: Model) -> list[Finding]:

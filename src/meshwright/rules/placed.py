@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.costs.bound import AxisBound, inside_bound_s
@@ -17,6 +18,7 @@ from meshwright.units import format_bytes, format_count, format_seconds
 
 PlaceOf = Callable[[str], Place]
 _SHOWN = 8
+_LISTED_SLOTS = 64
 
 
 def check_placed(
@@ -34,6 +36,7 @@ def check_placed(
         if route.axis == "ep":
             findings += _expert_domains(route, fabric, place)
         findings += _no_path(route, fabric, place)
+    findings += _no_network(routes, fabric, place)
     findings += _not_grouped(fabric, placement, place)
     return findings
 
@@ -52,18 +55,8 @@ def _leaves_nvlink(
     if not len(leaving):
         return []
     name = route.axis.upper()
-    islands = int(route.islands()[leaving].max())
-    where = (
-        "NVLink domains"
-        if (np.bincount(fabric.island_of_slot) > 0).sum() < fabric.num_hosts
-        else "hosts"
-    )
-    every = (
-        f"All {route.num_groups}"
-        if len(leaving) == route.num_groups
-        else f"{len(leaving)} of {route.num_groups}"
-    )
-    message = f"{every} {name} groups have members on {islands} {where} ({_members(route, int(leaving[0]))}, …)."
+    islands = int(route.islands().max())
+    message = _who_leaves(route, fabric, leaving)
     numbers: dict[str, Number] = {
         "groups": len(leaving),
         "of": route.num_groups,
@@ -88,6 +81,18 @@ def _leaves_nvlink(
             _tp_remedy(route, fabric, layout),
         )
     ]
+
+
+def _who_leaves(route: AxisRoute, fabric: Fabric, leaving: NDArray[np.int64]) -> str:
+    counts = route.islands()[leaving]
+    most = int(counts.max())
+    spread = f"{most}" if counts.min() == most else f"{counts.min()} to {most}"
+    islands = int((np.bincount(fabric.island_of_slot) > 0).sum())
+    where = "NVLink domains" if islands < fabric.num_hosts else "hosts"
+    whole = len(leaving) == route.num_groups
+    every = f"All {route.num_groups}" if whole else f"{len(leaving)} of {route.num_groups}"
+    members = _members(route, int(leaving[0]))
+    return f"{every} {route.axis.upper()} groups have members on {spread} {where} ({members}, …)."
 
 
 def _key_of_order(route: AxisRoute, layout: Layout) -> str:
@@ -126,9 +131,15 @@ def _expert_domains(route: AxisRoute, fabric: Fabric, place: PlaceOf) -> list[Fi
             f"EP group {listed} of {format_count(route.num_groups)} leaves its NVLink domain "
             f"({domains}) and goes over the network; the others stay on NVLink. The slowest group sets the pace.",
             {"groups": leaving[:_SHOWN].tolist(), "of": route.num_groups},
-            f"an allocation in which each {route.degree} GPUs in rank order lie in one NVLink domain",
+            f"an allocation in which each {_reach_of_group(route)} consecutive ranks (from the first to "
+            "the last member of a group) lie in one NVLink domain",
         )
     ]
+
+
+def _reach_of_group(route: AxisRoute) -> int:
+    """Return how many consecutive ranks a group stretches over."""
+    return int((route.ranks.max(axis=1) - route.ranks.min(axis=1)).max()) + 1
 
 
 def _domain_name(fabric: Fabric, slot: int) -> str:
@@ -180,6 +191,32 @@ def _no_path(route: AxisRoute, fabric: Fabric, place: PlaceOf) -> list[Finding]:
     ]
 
 
+def _no_network(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> list[Finding]:
+    """Groups leave their host, and nothing is known of what joins the hosts."""
+    crossing = [route.axis for route in routes if (route.islands() > 1).any()]
+    # Pairs that no path joins have a finding of their own.
+    apart = [route.axis for route in routes if route.reach and route.reach.unreachable_pairs.any()]
+    lost = [route.axis for route in routes if route.lost_bytes > 0 and route.axis not in apart]
+    if not crossing or (fabric.network is not None and not lost):
+        return []
+    # Of hosts known by their number of GPUs alone nobody expects paths.
+    bare = fabric.network is None and all(
+        one.nvlink == "unknown" and not one.nics for one in fabric.node_types
+    )
+    listed = ", ".join(lost if fabric.network is not None else crossing)
+    return [
+        Finding(
+            "routes/network-unknown",
+            Severity.NOTE if bare else Severity.WARNING,
+            place("cluster.fabric"),
+            f"groups along {listed} leave their host, and how hosts (or these GPUs' NICs) are joined is not "
+            "known: what they send there loads no link of this report and has no bound.",
+            {"axes": lost if fabric.network is not None else crossing},
+            "a node type with NICs and fabric: {preset: rail-optimized}, or fabric: {from: …}",
+        )
+    ]
+
+
 def _not_grouped(fabric: Fabric, placement: Placement, place: PlaceOf) -> list[Finding]:
     """Ranks of one host do not stand together in rank order."""
     if placement.rule != "table of ranks":
@@ -187,8 +224,10 @@ def _not_grouped(fabric: Fabric, placement: Placement, place: PlaceOf) -> list[F
     better = grouped_by_host(fabric, placement)
     if better is None:
         return []
-    order = [fabric.slot_name(int(slot)) for slot in better.slot_by_rank[:16]]
+    order = [fabric.slot_name(int(slot)) for slot in better.slot_by_rank[:_LISTED_SLOTS]]
     listed = " ".join(f"{host}:{gpu}" for host, gpu in order)
+    if len(better.slot_by_rank) > _LISTED_SLOTS:
+        listed += " … (all of it: placement.proposed of --json)"
     return [
         Finding(
             "placement/ranks-not-grouped-by-host",
@@ -197,6 +236,6 @@ def _not_grouped(fabric: Fabric, placement: Placement, place: PlaceOf) -> list[F
             "ranks of one host do not stand together (or not in GPU order), so groups of neighbouring "
             "ranks can be split over hosts.",
             {"ranks": len(placement.slot_by_rank)},
-            f"launch workers host by host, in GPU order: {listed}{' …' if len(better.slot_by_rank) > 16 else ''}",
+            f"launch workers host by host, in GPU order: {listed}",
         )
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,8 +10,9 @@ import numpy as np
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.findings import Finding, Place, Severity
+from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
-from meshwright.job.sections import MoeSection
+from meshwright.job.sections import MoeSection, TrafficItem
 from meshwright.routes.axis import AxisRoute
 from meshwright.traffic.collective import Collective
 from meshwright.traffic.job import modelled_collectives
@@ -28,9 +29,24 @@ def _note(
     return Finding(rule, Severity.NOTE, place, message, numbers, remedy)  # type: ignore[arg-type]
 
 
-def framework_notes(layout: Layout, place: PlaceOf) -> list[Finding]:
-    """Say which framework's and version's rules were applied when the job does not."""
-    findings = []
+def _version_note(layout: Layout, given: str, place: PlaceOf) -> list[Finding]:
+    """Say that rules of another version than the given one were applied."""
+    pinned = layout.framework_version
+    if given.strip().lower() in (pinned.lower(), pinned.split()[-1].lower()):
+        return []
+    return [
+        _note(
+            "framework/version-not-pinned",
+            place("layout.framework_version"),
+            f"rules of {pinned} are applied; those of {given!r} were not compared and may differ.",
+            f"framework_version: {pinned}, if its rules are the ones you want",
+        )
+    ]
+
+
+def framework_notes(layout: Layout, given: str | None, place: PlaceOf) -> list[Finding]:
+    """Say which framework's and version's rules were applied when the job does not (``given``)."""
+    findings = [] if given is None else _version_note(layout, given, place)
     if "framework" in layout.assumed or "framework_version" in layout.assumed:
         assumed = "framework and version are" if "framework" in layout.assumed else "the version is"
         findings.append(
@@ -70,18 +86,69 @@ def framework_notes(layout: Layout, place: PlaceOf) -> list[Finding]:
     return findings
 
 
-def unused_notes(layout: Layout, fabric: Fabric, place: PlaceOf) -> list[Finding]:
+def batch_notes(layout: Layout, batch: Batch, place: PlaceOf) -> list[Finding]:
+    """Say which batch figures are missing to size what is sent once a microbatch."""
+    given = {
+        "micro_batch": batch.micro_batch,
+        "num_microbatches (or global_batch)": batch.num_microbatches,
+        "seq_len": batch.seq_len,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if not missing or (layout.tp == 1 and layout.pp == 1):
+        return []
+    return [
+        _note(
+            "batch/incomplete",
+            place("batch"),
+            f"tensor and pipeline traffic has no size without {', '.join(missing)}.",
+            "batch: {global_batch: 64, micro_batch: 1, seq_len: 8192}",
+            missing=missing,
+        )
+    ]
+
+
+def given_notes(
+    items: Sequence[TrafficItem],
+    degrees: Mapping[str, int],
+    modelled: Sequence[Collective],
+    place: PlaceOf,
+) -> list[Finding]:
+    """Say where traffic given by hand loads nothing, and where it replaces what is modelled."""
+    findings = []
+    known = {one.axis for one in modelled if one.is_known}
+    for index, item in enumerate(items):
+        key = f"traffic[{index}].axis"
+        if degrees[item.axis] < 2:
+            message = (
+                f"{item.axis} has one rank a group: nothing is sent, the given bytes load nothing."
+            )
+            findings.append(
+                Finding(
+                    "traffic/axis-of-one",
+                    Severity.WARNING,
+                    place(key),
+                    message,
+                    {"axis": item.axis},
+                )
+            )
+        elif item.axis in known:
+            message = f"traffic given for {item.axis} replaces all that is modelled on it."
+            findings.append(_note("traffic/given-replaces", place(key), message, axis=item.axis))
+    return findings
+
+
+def unused_notes(layout: Layout, gpus: int, place: PlaceOf) -> list[Finding]:
     """Say that the job leaves GPUs of its cluster idle."""
-    left = fabric.num_slots - layout.world_size
+    left = gpus - layout.world_size
     if left <= 0:
         return []
     return [
         _note(
             "layout/gpus-unused",
             place("layout.world_size" if "world_size" not in layout.assumed else "layout"),
-            f"{layout.world_size} ranks on a cluster of {fabric.num_slots} GPUs: {left} stay idle.",
+            f"{layout.world_size} ranks on a cluster of {gpus} GPUs: {left} stay idle.",
             "leave dp out to have it follow from the cluster",
-            gpus=fabric.num_slots,
+            gpus=gpus,
             ranks=layout.world_size,
             idle=left,
         )

@@ -1,0 +1,96 @@
+"""What can be said before anything is routed: layout, model, cluster and which groups exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from meshwright.chain.cluster_of_job import Cluster, cluster_of_job, rank_table_of
+from meshwright.chain.explicit import explicit_kinds
+from meshwright.chain.jobfile import Job, job_model
+from meshwright.chain.unused_keys import unused_keys
+from meshwright.cluster.fabric import Fabric
+from meshwright.errors import InputError, Problem
+from meshwright.findings import Finding, has_errors
+from meshwright.groups.kinds import GroupKind
+from meshwright.groups.table import group_kinds
+from meshwright.job.batch import Batch, resolve_batch
+from meshwright.job.layout import Layout, resolve_layout
+from meshwright.job.model import Model
+from meshwright.job.sections import LayoutSection
+from meshwright.placement.rank_table import RankTable
+from meshwright.rules.grid import check_grid
+from meshwright.rules.job import check_job_rules
+from meshwright.rules.registry import RuleContext
+from meshwright.rules.told import framework_notes
+
+
+@dataclass(slots=True)
+class Outline:
+    """Layout, model, batch, cluster and group kinds of a job.
+
+    ``kinds`` is empty when a finding is an error: the groups do not exist then.
+    """
+
+    job: Job
+    layout: Layout
+    model: Model | None
+    batch: Batch
+    cluster: Cluster | None
+    table: RankTable | None
+    kinds: list[GroupKind] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The fabric, where the job names one."""
+        return self.cluster.fabric if self.cluster is not None else None
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs the job has (0 without a cluster)."""
+        return self.cluster.num_gpus if self.cluster is not None else 0
+
+    @property
+    def is_legal(self) -> bool:
+        """Tell whether the groups exist."""
+        return not has_errors(self.findings)
+
+
+def outline_job(job: Job) -> Outline:
+    """Resolve a job as far as its groups. Raises ``InputError`` for what cannot be read."""
+    model = job_model(job)
+    table = rank_table_of(job)
+    cluster = cluster_of_job(job, table)
+    gpus = cluster.num_gpus if cluster is not None else None
+    explicit = job.file.groups is not None
+    section = _whole_cluster(job, gpus) if explicit else job.file.layout
+    layout = resolve_layout(section, len(table.hosts) if table is not None else gpus)
+    batch = resolve_batch(job.file.batch, layout.dp)
+    outline = Outline(job, layout, model, batch, cluster, table)
+    context = RuleContext(layout, job.place, gpus)
+    outline.findings += check_grid(context)
+    outline.findings += check_job_rules(context, model, batch)
+    outline.findings += unused_keys(job, layout)
+    if cluster is not None:
+        outline.findings += cluster.findings
+    if not outline.is_legal:
+        return outline
+    if explicit and cluster is not None:
+        outline.kinds = explicit_kinds(job, cluster.fabric)
+    else:
+        outline.kinds = group_kinds(layout)
+        outline.findings += framework_notes(layout, section.framework_version, job.place)
+    return outline
+
+
+def _whole_cluster(job: Job, gpus: int | None) -> LayoutSection:
+    """With explicit groups there is no layout: every GPU of the cluster is a rank of its own."""
+    if gpus is None:
+        message = "explicit groups need a cluster"
+        raise InputError(Problem(job.place("groups"), message, remedy="cluster: dgx-h100 x 2"))
+    if job.file.layout != LayoutSection():
+        message = "groups and layout are two ways to say who talks to whom; give one"
+        raise InputError(Problem(job.place("groups"), message))
+    return msgspec.structs.replace(job.file.layout, world_size=gpus)
