@@ -21,7 +21,11 @@ H100 = find_gpu("H100-SXM")
 def _own(
     name: str, gpu: GpuModel | None = None, nic: float | None = None
 ) -> tuple[NodeType, list[Finding]]:
-    (path,) = FIXTURES.glob(f"topology/n*/{name}.*")
+    (path,) = (
+        path
+        for kind in ("nvidia_smi_topo_m", "nccl_topo_xml")
+        for path in FIXTURES.glob(f"topology/{kind}/{name}.*")
+    )
     return node_from_facts(read_topology(path), gpu, nic, name)
 
 

@@ -37,8 +37,9 @@ def command(
 ) -> None:
     """Read topology FILES and say what is there and what is wrong with it.
 
-    Recognised by content: nvidia-smi topo -m, NCCL topology XML, Slurm topology.conf,
-    ibnetdiscover.
+    Recognised by content: nvidia-smi (topo -m, topo -p2p, nvlink -s), rocm-smi, amd-smi, NCCL and
+    hwloc XML, ibnetdiscover, iblinkinfo, ibsim, Slurm topology files and scontrol output, topograph
+    models, Kubernetes node labels, AWS, GCP, OCI, NetQ and NMX JSON.
     """
     from meshwright.cluster.choose import choose_groups, choose_set
     from meshwright.cluster.readers import read_topology

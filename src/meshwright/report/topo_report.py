@@ -87,6 +87,9 @@ def _file(facts: Facts, *, full: bool) -> dict[str, Any]:
     result["nearest_nic"], result["nearest_class"] = _nearest(facts)
     result["tree"] = _cut(facts.tree, full=full)
     result["blocks"] = _cut(facts.blocks, full=full)
+    result["places"] = _cut(facts.places, full=full)
+    result["peer_access"] = facts.peer_access
+    result["counts"] = facts.counts
     return result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meshwright.findings import Finding, Severity
 from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
@@ -58,6 +60,12 @@ def _experts(context: RuleContext, model: Model) -> list[Finding]:
     ]
 
 
+def _shown(values: Sequence[int]) -> str:
+    """Return a list as text, long ones cut."""
+    text = ", ".join(map(str, values[:_MOST_STAGES]))
+    return f"[{text}{', …' if len(values) > _MOST_STAGES else ''}]"
+
+
 def _layers(context: RuleContext, model: Model) -> list[Finding]:
     layout = context.layout
     if layers_by_stage(layout, model.num_layers) is not None:
@@ -88,7 +96,7 @@ def _why_layers(context: RuleContext, num_layers: int) -> str:
     layout = context.layout
     if layout.stages is not None:
         return (
-            f"stages {list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
+            f"stages {_shown(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
             f"stages; the model has {num_layers} layers and pp is {layout.pp}."
         )
     if ends := _fixed_ends(layout):

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.readers import (
-    ibnetdiscover,
-    nccl_topo_xml,
-    nvidia_smi_topo_m,
-    slurm_topology_conf,
-)
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
 
 MAX_FILE_BYTES = 1 << 30
 """A topology file larger than this is refused: no fabric needs it."""
+
+
+FORMATS = (
+    "nvidia_smi_topo_m",
+    "nvidia_smi_nvlink_s",
+    "nvidia_smi_topo_p2p",
+    "rocm_smi_showtopo",
+    "amd_smi_topology",
+    "nccl_topo_xml",
+    "nccl_graph_xml",
+    "hwloc_xml",
+    "ibnetdiscover",
+    "ibnetdiscover_ports",
+    "iblinkinfo",
+    "ibsim_net",
+    "slurm_topology_conf",
+    "slurm_topology_yaml",
+    "scontrol_show_topology",
+    "topograph_model",
+    "k8s_node_labels",
+    "aws_instance_topology",
+    "gcp_physical_host",
+    "oci_topology",
+    "netq_nmx",
+)
+"""Every format read; no two recognise the same text (a test holds it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +50,11 @@ class Reader:
     read: Callable[[str, str], Facts]
 
 
-READERS = tuple(
-    Reader(module.FORMAT, module.looks_like, module.read)
-    for module in (nvidia_smi_topo_m, nccl_topo_xml, slurm_topology_conf, ibnetdiscover)
-)
+def readers() -> Iterator[Reader]:
+    """Yield the readers; each is imported when its turn comes."""
+    for name in FORMATS:
+        module = importlib.import_module(f"meshwright.cluster.readers.{name}")
+        yield Reader(module.FORMAT, module.looks_like, module.read)
 
 
 def read_topology(path: str | Path) -> Facts:
@@ -42,10 +64,10 @@ def read_topology(path: str | Path) -> Facts:
     """
     name = str(path)
     text = _read_text(Path(path), name)
-    for reader in READERS:
+    for reader in readers():
         if reader.looks_like(text):
             return reader.read(text, name)
-    known = ", ".join(reader.format for reader in READERS)
+    known = ", ".join(FORMATS)
     first = next((line for line in text.splitlines() if line.strip()), "")
     raise InputError(
         Problem(
