@@ -50,7 +50,7 @@ def link_groups(plan: Plan) -> list[LinkGroup]:
     for load in plan.load_bytes:
         most = load.max(initial=0.0)
         if most > 0:
-            columns.append(np.rint(load * (_STEPS / most)).astype(np.int64))
+            columns.append(np.rint(load / most * _STEPS).astype(np.int64))
     # Equal links mostly stand together, so only the first of each run is compared with others.
     differs = np.zeros(len(links), dtype=bool)
     differs[0] = True
