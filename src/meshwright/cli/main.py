@@ -57,14 +57,19 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; errors that it raises on purpose become one clear message."""
-    from meshwright.errors import MeshwrightError
-
     # One short run that makes millions of small lists and no cycles: collecting only costs time.
     gc.disable()
     if hasattr(signal, "SIGPIPE"):  # `meshwright … | head` ends as other programs do
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
-    except MeshwrightError as error:
+    except MemoryError:
+        click.echo("error: the job is too large for this machine's memory", err=True)
+        sys.exit(2)
+    except Exception as error:
+        from meshwright.errors import MeshwrightError  # only now: --help stays fast
+
+        if not isinstance(error, MeshwrightError):
+            raise
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
