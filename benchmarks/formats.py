@@ -40,14 +40,16 @@ def met(facts: Facts, row: dict[str, str]) -> tuple[int, int]:
     document: dict[str, Any] = json.loads(
         json.dumps(topo_json([facts], None, full=True), default=str)
     )
-    results = []
-    for column, key in COLUMNS.items():
-        if row[column]:
-            value = document[key]
-            results.append(value is not None and len(value) == int(row[column]))
-    for column in ("nearest_nic", "nearest_class"):
-        if row[column]:
-            results.append(document[column] == json.loads(row[column]))
+    results = [
+        document[key] is not None and len(document[key]) == int(row[column])
+        for column, key in COLUMNS.items()
+        if row[column]
+    ]
+    results += [
+        document[column] == json.loads(row[column])
+        for column in ("nearest_nic", "nearest_class")
+        if row[column]
+    ]
     return sum(results), len(results)
 
 
