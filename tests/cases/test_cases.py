@@ -208,6 +208,9 @@ def test_choose_4_of_8_pcie(write):
     best = run("topo", matrix, "--pick", "4", "--json").document["choice"]
     assert best["groups"] == [checks["best_four"]]
     assert (best["worst_class"], best["nic_class"]) == ("PIX", "PIX")
+    note = finding_of(run("topo", matrix, "--pick", "4", "--json").document, "topology/choice")
+    assert "{4, 5, 6, 7}: PIX at worst inside a group; nearest NIC PIX" in note["message"]
+    assert "NCCL does not choose GPUs" in note["message"]
     pairs = run("topo", matrix, "--split", "2", "--among", "2,3,4,5", "--json").document["choice"]
     assert pairs["groups"] == checks["pairs"]
     assert pairs["worst_class"] == "PIX"

@@ -201,3 +201,81 @@ def test_check_of_a_legal_layout(job):
     assert ran.status == 0
     assert ran.document["valid"] is True
     assert ran.document["nearest"] == []
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "cp: 2, pp: -2, etp: -64, ep: 4, world_size: 16",
+        "pp: -1, etp: -9223372036854775808, world_size: 1",
+        "tp: 9223372036854775807, pp: 9223372036854775807, dp: 9223372036854775807",
+        "world_size: 1099511627776",
+        "tp: 7919, world_size: 9316358251200",
+    ],
+)
+def test_numbers_that_are_no_degrees(job, layout):
+    """Products of two negatives, and worlds beyond any cluster: findings, on every command."""
+    for text in (f"layout: {{{layout}}}\n", f"cluster: dgx-h100 x 2\nlayout: {{{layout}}}\n"):
+        for command in ("check", "groups", *(["map"] if "cluster" in text else [])):
+            ran = run(command, job(text), "--json")
+            assert ran.status == 1, (command, ran.err)
+            assert any(one["severity"] == "error" for one in ran.document["findings"])
+
+
+def test_a_device_is_no_file(job):
+    for key in ("node", "fabric"):
+        text = f"cluster: {{node: dgx-h100, nodes: 2, {key}: /dev/zero}}\nlayout: {{tp: 4}}\n"
+        if key == "node":
+            text = "cluster: {node: /dev/zero, nodes: 2}\nlayout: {tp: 4}\n"
+        refused(run("map", job(text)), "no regular file")
+    refused(run("topo", "/dev/zero"), "no regular file")
+    text = "layout: {tp: 2}\nplacement: {ranks: /dev/zero}\n"
+    refused(run("map", job(text)), "no regular file")
+
+
+def test_a_table_of_too_few_ranks(job):
+    text = "layout: {tp: 4, dp: 2}\nplacement: {ranks: [[a, 0], [a, 1]]}\n"
+    ran = run("map", job(text), "--json")
+    assert ran.status == 1
+    assert finding_of(ran.document, "placement/ranks-count")["numbers"] == {
+        "ranks": 2,
+        "world_size": 8,
+    }
+
+
+def test_a_tree_that_names_no_host_of_a_switch(job):
+    for tree in (
+        "SwitchName=a Switches=b,c\n",
+        "SwitchName=a Nodes=n[1-4]\nSwitchName=b\nSwitchName=t Switches=a,b\n",
+    ):
+        job(tree, "topology.conf")
+        for node in ("dgx-h100", "{gpus: 4}"):
+            text = (
+                f"cluster: {{node: {node}, nodes: 2, fabric: topology.conf}}\nlayout: {{tp: 4}}\n"
+            )
+            assert run("map", job(text), "--json").status in (0, 2)
+
+
+def test_an_all_to_all_beyond_reason_is_refused(job):
+    text = (
+        "cluster: dgx-h100 x 10000\nlayout: {dp: 80000}\n"
+        "traffic: [{axis: dp, op: all_to_all, bytes: 1 GB}]\n"
+    )
+    refused(run("map", job(text)), "too many to route")
+
+
+def test_lists_longer_than_any_pipeline(job):
+    text = f"layout: {{world_size: 16, stages: [{','.join(['1'] * 70_000)}]}}\n"
+    refused(run("check", job(text)), "job.yaml:1:", "too long")
+
+
+def test_check_knows_hosts_that_are_not_there(job):
+    text = "cluster: dgx-h100 x 2\nlayout: {tp: 4}\nplacement: {hosts: nowhere}\n"
+    refused(run("check", job(text)), "job.yaml:3:", "nowhere")
+
+
+def test_the_remedy_of_a_rack_names_a_world_size(job):
+    ran = run("check", job("cluster: gb200-nvl72\nlayout: {ep: 32}\n"), "--json")
+    assert ran.status == 1
+    remedy = finding_of(ran.document, "grid/world-divides-expert")["remedy"]
+    assert "world_size: 64 of the 72 GPUs" in remedy

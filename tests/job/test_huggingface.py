@@ -174,7 +174,7 @@ def test_all_problems_at_once_with_places():
         "num_key_value_heads": (7, 26),
         "vocab_size": (8, 17),
         "tie_word_embeddings": (9, 26),
-        "num_hidden_layers": (None, None),
+        "num_hidden_layers": (1, 1),
     }
     assert "is missing" in str(found["num_hidden_layers"])
     heads = str(found["num_attention_heads"])

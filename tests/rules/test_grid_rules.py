@@ -194,10 +194,10 @@ def test_rules_are_told_apart_and_documented():
     ("keys", "slots", "remedy"),
     [
         ({"tp": 3}, 8, "tp: 1, 2, 4, 8; or a world size of 6 or 9"),
-        ({"ep": 3}, 16, "ep: 1, 2, 4, 8"),
+        ({"ep": 3}, 16, "ep: 1, 2, 4, 8; or world_size: 15 of the 16 GPUs"),
         ({"tp": 4, "ep": 4}, 8, "ep: 1, 2; or etp: 1"),
-        ({"etp": 3}, 16, "etp: 1, 2, 4, 8"),
-        ({"etp": 3, "ep": 5}, 16, "ep: 1 and etp: 1"),
+        ({"etp": 3}, 16, "etp: 1, 2, 4, 8; or world_size: 15 of the 16 GPUs"),
+        ({"etp": 3, "ep": 5}, 16, "ep: 1 and etp: 1; or world_size: 15 of the 16 GPUs"),
         ({"tp": 4, "dp": 4, "world_size": 32}, None, "dp: 8"),
         ({"tp": 4, "dp": 4, "world_size": 30}, None, "world_size: 16"),
         ({"tp": 4, "dp": 4}, 8, "dp: 2, or a smaller layout, or more hosts"),

@@ -31,6 +31,8 @@ def explicit_kinds(job: Job, fabric: Fabric) -> list[GroupKind]:
             raise InputError(
                 Problem(job.place(f"{place}.members"), f"group {item.name!r} {message}")
             )
+        if not item.name.strip():
+            raise InputError(Problem(job.place(f"{place}.name"), "a group needs a name"))
         if item.name in kinds:
             raise InputError(
                 Problem(job.place(f"{place}.name"), f"two groups are called {item.name!r}")

@@ -19,7 +19,7 @@ from meshwright.job.batch import Batch, resolve_batch
 from meshwright.job.layout import Layout, resolve_layout
 from meshwright.job.model import Model
 from meshwright.job.sections import LayoutSection
-from meshwright.placement.rank_table import RankTable
+from meshwright.placement.rank_table import RankTable, check_table
 from meshwright.rules.grid import check_grid
 from meshwright.rules.job import check_job_rules
 from meshwright.rules.registry import RuleContext
@@ -73,6 +73,8 @@ def outline_job(job: Job) -> Outline:
     outline.findings += check_grid(context)
     outline.findings += check_job_rules(context, model, batch)
     outline.findings += unused_keys(job, layout)
+    if table is not None:
+        outline.findings += check_table(table, layout.world_size, job.place("placement.ranks"))
     if cluster is not None:
         outline.findings += cluster.findings
     if not outline.is_legal:

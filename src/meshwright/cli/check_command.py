@@ -25,9 +25,12 @@ def command(job: str, *, as_json: bool) -> None:
     from meshwright.chain.jobfile import load_job
     from meshwright.chain.nearest import nearest_layouts
     from meshwright.chain.outline import outline_job
+    from meshwright.chain.plan import place_ranks
     from meshwright.report.check_report import check_json, check_text
 
     outline = outline_job(load_job(job))
+    if outline.is_legal and outline.fabric is not None:
+        place_ranks(outline, outline.fabric)  # hosts and ranks that are not there are found here
     nearest = nearest_layouts(outline)
     if as_json:
         print_json(check_json(outline, nearest))

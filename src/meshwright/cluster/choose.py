@@ -14,7 +14,7 @@ import msgspec
 from meshwright.cluster.facts import PATH_CLASSES, Facts, nearest_nics
 from meshwright.errors import UsageError
 
-MAX_SETS = 2_000_000
+MAX_SETS = 200_000
 """Sets tried at most; larger questions are refused, not sampled."""
 _LINKED = -1
 

@@ -19,6 +19,10 @@ MAX_GPUS = 1 << 22
 """GPUs of one cluster: thirty times the largest planned for, and a bound on memory."""
 
 
+_MAX_NAMED = 4_000_000
+"""Host names expanded in one merge, hostlists of all keys together."""
+
+
 @dataclass(slots=True)
 class Merge:
     """One merge in progress: where relative paths start, where keys stand, what was found."""
@@ -27,6 +31,7 @@ class Merge:
     place: PlaceOf
     findings: list[Finding] = field(default_factory=list)
     facts: list[Facts] = field(default_factory=list)
+    named_hosts: int = 0
 
     def read(self, source: str, key: str) -> Facts:
         """Read a topology file named in the cluster file; findings are kept."""
@@ -55,6 +60,9 @@ class Merge:
             names = [name for text in texts for name in expand_hostlist(text)]
         except ValueError as error:
             raise self.fail(key, str(error)) from None
+        self.named_hosts += len(names)
+        if self.named_hosts > _MAX_NAMED:
+            raise self.fail(key, f"over {_MAX_NAMED:,} host names in all are too many")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)[:5]
         if twice:
             raise self.fail(key, f"hosts named twice: {', '.join(twice)}")

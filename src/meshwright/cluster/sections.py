@@ -31,7 +31,7 @@ class FabricSection(msgspec.Struct, frozen=True, kw_only=True, rename={"source":
     source: str | None = None
     preset: Literal["rail-optimized", "rail-only", "leaf-spine", "none"] | None = None
     hosts_per_unit: Annotated[int, Minimum(1)] | None = None
-    oversubscription: Annotated[float, Minimum(0.01)] | None = None
+    oversubscription: Annotated[float, Minimum(0.1)] | None = None
     radix: Annotated[int, Minimum(2)] | None = None
 
 

@@ -18,6 +18,15 @@ _FULL_MESH = 0.9
 _LISTED = 100
 
 
+_REMEDY = {
+    "topology/leaf-missing": "look whether the switch is down, or the listing was taken from one side of it",
+    "topology/rail-miscabled": "swap the two cables at the host or at the leaves, and list the fabric again",
+    "topology/spine-cables-missing": "look for cables that are down on these ports (iblinkinfo)",
+    "topology/spine-unreached": "look for cables that are down, or for a design with fewer spines a leaf",
+}
+"""What to do about a fault, where something can be done."""
+
+
 class Plug(msgspec.Struct, frozen=True):
     """A cable between a named host's adapter and a leaf."""
 
@@ -185,7 +194,7 @@ class FaultFinder:
     def _finding(
         self, rule: str, severity: Severity, message: str, numbers: dict[str, Number]
     ) -> Finding:
-        return Finding(rule, severity, Place(self._path), message, numbers)
+        return Finding(rule, severity, Place(self._path), message, numbers, _REMEDY.get(rule))
 
 
 def _expected_leaves(

@@ -83,7 +83,7 @@ def facts_wiring(
     facts: Facts, hosts: HostSet, fabric: FabricSection, findings: list[Finding], place: PlaceOf
 ) -> Wiring | None:
     """Return the wiring a fabric file gives; ``None`` where it names no switch."""
-    if facts.tree is not None and facts.tree:
+    if any(switch.hosts for switch in facts.tree or ()):
         return _tree_wiring(facts, hosts, fabric, findings, place)
     if facts.cables is not None:
         return _cable_wiring(facts, hosts, findings, place)
@@ -120,7 +120,10 @@ def _tree_wiring(
     width = _hosts_below(len(tree), pairs, {i: len(s.hosts) for i, s in enumerate(tree)})
     per_host = sum(nic.rate_bytes_per_s or float("nan") for nic in node.nics)
     over = fabric.oversubscription or 1.0
-    rates = np.array([width[low] * per_host / over for low in lower], dtype=np.float64)
+    # A switch without hosts below it has no NICs to be sized by: its uplink's rate is unknown.
+    rates = np.array(
+        [width[low] * per_host / over if width[low] else np.nan for low in lower], dtype=np.float64
+    )
     depth = _depths(len(tree), pairs)
     tier = np.array([0 if depth[low] == 0 else 1 for low in lower], dtype=np.uint8)
     component = components(len(tree), lower, upper)

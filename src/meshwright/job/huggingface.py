@@ -69,8 +69,9 @@ class _Document:
         remedy: str | None = None,
     ) -> Problem:
         """Return a problem at character ``at`` (from 0) with the line it stands on."""
-        if at is None:
-            return Problem(Place(self.file, subject=subject), message, remedy=remedy)
+        if at is None:  # about the file as a whole
+            first = None if self.file is None else 1
+            return Problem(Place(self.file, first, first, subject), message, remedy=remedy)
         start = self.text.rfind("\n", 0, at) + 1
         line = self.text.count("\n", 0, at) + 1
         end = self.text.find("\n", start)

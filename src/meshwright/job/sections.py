@@ -9,14 +9,21 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from meshwright.documents import AsWritten, Convert, Minimum
+from meshwright.documents import AsWritten, Check, Convert, Minimum
 from meshwright.units import parse_bytes
 
 Framework = Literal["megatron", "torch", "torchtitan", "deepspeed", "nanotron", "maxtext"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send"]
+MOST_STAGES = 65_536
 PositiveInt = Annotated[int, Minimum(1)]
 Size = Annotated[int, Convert(parse_bytes)]
+
+
+def short(values: tuple[int, ...]) -> None:
+    """Refuse a list longer than any pipeline: raises ``ValueError``."""
+    if len(values) > MOST_STAGES:
+        raise ValueError(f"a list of {len(values):,} values is too long: at most {MOST_STAGES:,}")
 
 
 class LayoutSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +33,10 @@ class LayoutSection(msgspec.Struct, frozen=True, kw_only=True):
     sequence_parallel: bool | None = None
     cp: int | None = None
     cp_kind: Literal["p2p", "all_gather", "a2a", "a2a+p2p"] | None = None
-    hierarchical_cp: tuple[int, ...] | None = None
+    hierarchical_cp: Annotated[tuple[int, ...], Check(short)] | None = None
     pp: int | None = None
     vp: int | None = None
-    stages: tuple[int, ...] | None = None
+    stages: Annotated[tuple[int, ...], Check(short)] | None = None
     first_stage_layers: PositiveInt | None = None
     last_stage_layers: PositiveInt | None = None
     ep: int | None = None

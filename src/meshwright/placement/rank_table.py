@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from meshwright.errors import InputError, Problem
-from meshwright.findings import Place
+from meshwright.findings import Finding, Place, Severity
 
 MAX_FILE_BYTES = 1 << 28
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -31,11 +31,13 @@ def read_rank_table(path: Path) -> RankTable:
     """
     name = str(path)
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(Problem(Place(name), "cannot be read: it is no regular file"))
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(Problem(Place(name), "is too large for a rank table"))
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem(Place(name), f"is no text (byte {error.start})")) from None
+        raise InputError(Problem(Place(name, 1, 1), f"is no text (byte {error.start})")) from None
     except OSError as error:
         raise InputError(Problem(Place(name), f"cannot be read: {error.strerror}")) from None
     rows: list[tuple[Place, Sequence[int | str]]] = []
@@ -78,3 +80,19 @@ def table_of_rows(rows: Sequence[tuple[Place, Sequence[int | str]]]) -> RankTabl
         raise InputError(*problems)
     ordered = [by_rank[rank] for rank in range(len(by_rank))]
     return RankTable(tuple(host for host, _ in ordered), tuple(gpu for _, gpu in ordered))
+
+
+def check_table(table: RankTable, world_size: int, place: Place) -> list[Finding]:
+    """Return an error where the table does not hold every rank of the job."""
+    if len(table.hosts) == world_size:
+        return []
+    return [
+        Finding(
+            "placement/ranks-count",
+            Severity.ERROR,
+            place,
+            f"the table places {len(table.hosts)} ranks, and the layout has {world_size}.",
+            {"ranks": len(table.hosts), "world_size": world_size},
+            "one line for every rank, or degrees that multiply to the table's ranks",
+        )
+    ]

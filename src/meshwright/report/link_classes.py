@@ -31,7 +31,7 @@ class LinkGroup:
     @property
     def busy_s(self) -> float | None:
         """Load over capacity; ``None`` without a known rate."""
-        if self.capacity_bytes_per_s is None:
+        if not self.capacity_bytes_per_s:
             return 0.0 if self.load_bytes == 0 else None
         return self.load_bytes / self.capacity_bytes_per_s
 

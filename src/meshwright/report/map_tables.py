@@ -78,6 +78,8 @@ def _path(plan: Plan, index: int) -> str:
     switched = (plan.fabric.nvlink_domain_of_slot[route.cells.slot] >= 0).all()
     parts = ["NVLink"] if switched and (route.cells.size > 1).any() else []
     parts += ["NIC"] if crossing and plan.fabric.network is not None else []
+    leaf = route.span("leaf")
+    parts += ["fabric"] if leaf is not None and int(leaf.crossings.max(initial=0)) > 0 else []
     return f"({', '.join(parts)})" if parts else "not known"
 
 

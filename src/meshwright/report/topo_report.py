@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.cluster.choose import Choice
 from meshwright.cluster.facts import Facts, Nic, nearest_nics
 from meshwright.cluster.switch_levels import derive_levels
-from meshwright.findings import Finding, Severity, by_severity
+from meshwright.findings import Finding, Number, Place, Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.text import counted, findings_text, paragraph, table
 from meshwright.units import format_count
@@ -50,7 +50,8 @@ def topo_json(sources: Sequence[Facts], choice: Choice | None, *, full: bool) ->
         document |= _together(sources, full=full)
     document["sources"] = files
     document["choice"] = None if choice is None else _choice_json(choice)
-    document["findings"] = [finding.to_json() for finding in topo_findings(sources)]
+    told = [] if choice is None else [_choice_finding(choice, sources[0].path)]
+    document["findings"] = [finding.to_json() for finding in [*topo_findings(sources), *told]]
     document["origin"] = {"sources": Origin.PARSED.value, "choice": Origin.MODELLED.value}
     return document
 
@@ -190,10 +191,25 @@ def _tree_text(facts: Facts) -> str:
     return paragraph(text)
 
 
+def _choice_finding(choice: Choice, path: str) -> Finding:
+    """Return the reason of a choice as a note."""
+    numbers: dict[str, Number] = {"worst_class": choice.worst_class, "tried": choice.tried}
+    remedy = (
+        f"CUDA_VISIBLE_DEVICES={','.join(str(gpu) for group in choice.groups for gpu in group)}"
+    )
+    return Finding(
+        "topology/choice", Severity.NOTE, Place(file=path), _reason(choice), numbers, remedy
+    )
+
+
 def _choice_text(choice: Choice) -> str:
+    return paragraph(_reason(choice))
+
+
+def _reason(choice: Choice) -> str:
     groups = "  ".join("{" + ", ".join(map(str, group)) + "}" for group in choice.groups)
     nic = f"; nearest NIC {choice.nic_class}" if choice.nic_class else ""
-    return paragraph(
+    return (
         f"Nearest paths: GPUs {groups}: {choice.worst_class} at worst inside a group{nic} "
         f"(all {format_count(choice.tried)} possibilities compared). NCCL does not choose GPUs: set CUDA_VISIBLE_DEVICES."
     )

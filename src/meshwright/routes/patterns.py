@@ -8,13 +8,13 @@ all-to-all through the rail of the destination: NCCL 2.12 PXN. Every function ad
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
+from meshwright.errors import UsageError
 from meshwright.routes.cells import Cells, find_cells
 from meshwright.routes.loads import LoadCollector, sum_at
 
@@ -26,6 +26,8 @@ NIC sends, every member sends E. ``alternating``: the ring leaves by the last me
 every member sends E(k-1)/k. NIC loads are equal; both occur in real logs."""
 _CHUNK = 1 << 21
 """Flows made at once for an all-to-all."""
+MOST_FLOWS = 1 << 28
+"""Flows of one all-to-all that are routed at all: minutes of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,18 @@ def all_to_all(groups: GroupSlots, send_bytes: Floats, into: LoadCollector) -> N
         return
     _exchange_inside(cells, send_bytes / degree, into)
     senders = _Senders.of(into.fabric, cells)
-    per_group = np.bincount(cells.group[senders.cell], minlength=len(groups.slots)) * degree
-    for begin, end in _chunks(per_group):
-        if (cells.cells_of_group[begin:end] > 1).any():
-            _exchange_outside(groups, (begin, end), send_bytes / degree, senders, into)
+    if (cells.cells_of_group == 1).all():
+        return
+    blocks = len(senders.cell)
+    if blocks * degree > MOST_FLOWS:
+        raise UsageError(
+            f"an all-to-all over {len(groups.slots):,} groups of {degree:,} ranks makes over "
+            f"{MOST_FLOWS:,} flows between hosts: too many to route"
+        )
+    step = max(1, _CHUNK // degree)
+    for begin in range(0, blocks, step):
+        span = (begin, min(begin + step, blocks))
+        _exchange_outside(groups, span, send_bytes / degree, senders, into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +245,6 @@ class _Senders:
             block_of_member=block,
             relay=np.where(near >= 0, near, far[cell]),
         )
-
-
-def _chunks(work: Longs) -> list[tuple[int, int]]:
-    """Cut groups into runs of about ``_CHUNK`` flows."""
-    number = np.cumsum(work) // _CHUNK
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    edges = [0, *cuts.tolist(), len(work)]
-    return list(pairwise(edges))
 
 
 def _exchange_inside(cells: Cells, pair_bytes: Floats, into: LoadCollector) -> None:
@@ -285,11 +287,10 @@ def _exchange_outside(
     senders: _Senders,
     into: LoadCollector,
 ) -> None:
-    """Add the flows of one run of groups from every block to every member outside its cell."""
+    """Add the flows from a run of blocks to every member outside the block's cell."""
     cells = groups.cells
     degree = groups.slots.shape[1]
-    first, last = np.searchsorted(cells.group[senders.cell], span)
-    block = np.repeat(np.arange(first, last), degree)
+    block = np.repeat(np.arange(*span), degree)
     first_member = cells.group[senders.cell[block]] * degree  # members stand group by group
     target = first_member + np.arange(len(block)) % degree
     away = cells.cell_of_member[target] != senders.cell[block]

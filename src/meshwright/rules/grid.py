@@ -231,6 +231,10 @@ def world_divides_expert(context: RuleContext) -> Iterator[Violation]:
         remedy = f"etp: {nearest_divisors(room, layout.etp)}"
     else:
         remedy = "ep: 1 and etp: 1"
+    dense = layout.tp * layout.cp * layout.pp
+    fitting = layout.world_size // math.lcm(dense, block) * math.lcm(dense, block)
+    if fitting and "world_size" in layout.assumed and "dp" in layout.assumed:
+        remedy += f"; or world_size: {fitting} of the {layout.world_size} GPUs"
     yield Violation(
         "layout.etp" if "ep" in layout.assumed else "layout.ep",
         f"world size {layout.world_size} is not divisible by etp {layout.etp} × ep {layout.ep} × "
@@ -365,10 +369,15 @@ GRID_RULES: tuple[Rule, ...] = (
 """Rules that need nothing but the layout (and the number of GPUs)."""
 
 
+_WITHOUT_DEGREES = (framework_not_modelled, degree_positive, world_too_large, order_axes)
+"""Rules that can speak where a degree is no degree: products and divisions would only echo it."""
+
+
 def check_grid(context: RuleContext) -> list[Finding]:
     """Return all findings of the grid rules; the groups exist only when none is an error."""
     findings: list[Finding] = []
-    for one in GRID_RULES:
+    counted = not any(degree_positive.check(context))
+    for one in GRID_RULES if counted else _WITHOUT_DEGREES:
         if one.applies_to(context.layout):
             findings += one.findings(context)
     return findings

@@ -83,6 +83,9 @@ def _read_text(path: Path, name: str) -> str:
     try:
         if path.is_dir():
             raise InputError(Problem(Place(name), "is a directory, not a topology file"))
+        if path.exists() and not path.is_file():
+            message = "is no regular file; save the text to a file first"
+            raise InputError(Problem(Place(name), message))
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(Problem(Place(name), f"is larger than {MAX_FILE_BYTES >> 30} GiB"))
         raw = path.read_bytes()
