@@ -177,3 +177,24 @@ def test_pages_fit_80_columns_at_scale(job):
         lines = run(command, path).out.splitlines()
         # A path is printed whole, on a line of its own.
         assert not [line for line in lines if len(line) > 80 and str(path) not in line], command
+
+
+def test_nvlink_domains_from_labels(job):
+    """Two cliques of two hosts each: a group of two hosts stays inside one or not."""
+    items = ",".join(
+        f'{{"kind": "Node", "metadata": {{"name": "h{n}", "labels": {{"nvidia.com/gpu.clique": '
+        f'"5e1c4f0a-0000-4000-8000-00000000000{n // 2}.0"}}}}}}'
+        for n in range(4)
+    )
+    job(f'{{"kind": "List", "apiVersion": "v1", "items": [{items}]}}', "labels.json")
+    document, status = mapped(
+        job(
+            "cluster: {node: gb200, hosts: [h0, h1, h2, h3], nvlink_domains: {from: labels.json}}\n"
+            "layout: {tp: 8}\n"
+        )
+    )
+    assert status == 0
+    assert document["cluster"]["nvlink_domain_gpus"] == [8, 8]
+    tp = axis_of(document, "tp")
+    assert tp["span"]["nvlink_domain"]["domains"] == [1, 1]
+    assert tp["span"]["host"]["domains"] == [2, 2]

@@ -152,7 +152,7 @@ HOST_ERRORS = {
     "domains from a tree": (
         H100 | {"hosts": "n[0-3]", "nvlink_domains": {"from": "tree.conf"}},
         "nvlink_domains.from",
-        "names no blocks of hosts",
+        "names no NVLink domains and no blocks of hosts",
     ),
 }
 ERRORS = [

@@ -68,8 +68,30 @@ def _domains_by_order(
 
 
 def domains_from_file(merge: Merge, source: str) -> dict[str, HostList]:
-    """Return the blocks of hosts that a file names, as NVLink domains. Raises ``InputError``."""
+    """Return the NVLink domains that a file names: of host labels, else blocks of hosts.
+
+    Raises ``InputError`` where it names neither.
+    """
     facts = merge.read(source, "nvlink_domains.from")
-    if not facts.blocks:
-        raise merge.fail("nvlink_domains.from", f"{source} names no blocks of hosts")
-    return {block.comment or block.name: block.hosts for block in facts.blocks if block.hosts}
+    domains: dict[str, list[str]] = {}
+    for place in facts.places or ():
+        if place.nvlink_domain is not None:
+            domains.setdefault(place.nvlink_domain, []).append(place.host)
+    if domains:
+        return {name: tuple(hosts) for name, hosts in domains.items()}
+    blocks = {
+        block.comment or block.name: block.hosts for block in facts.blocks or () if block.hosts
+    }
+    if not blocks:
+        raise merge.fail(
+            "nvlink_domains.from", f"{source} names no NVLink domains and no blocks of hosts"
+        )
+    merge.note(
+        "assumed/blocks-are-domains",
+        "nvlink_domains.from",
+        f"each block of hosts in {source} is taken as an NVLink domain, as the key says; a scheduler's "
+        "block need not be one.",
+        "host labels (nvidia.com/gpu.clique), or nvlink_domains: {name: hosts, …}",
+        blocks=len(blocks),
+    )
+    return {name: tuple(hosts) for name, hosts in blocks.items()}
