@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from meshwright.cli.output import finish, json_option, print_json, print_text
+
+if TYPE_CHECKING:
+    from meshwright.cluster.choose import Choice
+    from meshwright.cluster.facts import Facts
 
 
 @click.command(
@@ -26,14 +32,9 @@ Example: the four GPUs of a PCIe box that are nearest to each other and to a NIC
     "--split", type=click.IntRange(min=1), help="Divide the GPUs into groups of this size."
 )
 @click.option("--among", help="Only these GPUs, for --pick and --split: 2,3,4,5.")
+@click.option("--write", type=click.Path(path_type=str), help="Write a cluster file (a new one).")
 def command(
-    files: tuple[str, ...],
-    pick: int | None,
-    split: int | None,
-    among: str | None,
-    *,
-    full: bool,
-    as_json: bool,
+    files: tuple[str, ...], write: str | None, *, full: bool, as_json: bool, **question: Any
 ) -> None:
     """Read topology FILES and say what is there and what is wrong with it.
 
@@ -41,28 +42,45 @@ def command(
     hwloc XML, ibnetdiscover, iblinkinfo, ibsim, Slurm topology files and scontrol output, topograph
     models, Kubernetes node labels, AWS, GCP, OCI, NetQ and NMX JSON.
     """
-    from meshwright.cluster.choose import choose_groups, choose_set
     from meshwright.cluster.readers import read_topology
+    from meshwright.report.cluster_file import check_new_file, write_cluster
     from meshwright.report.topo_report import topo_findings, topo_json, topo_text
 
-    if pick is not None and split is not None:
-        raise click.UsageError("--pick and --split are two questions: ask one")
-    if (pick or split) and len(files) != 1:
-        raise click.UsageError("--pick and --split need one file")
-    if among is not None and pick is None and split is None:
-        raise click.UsageError("--among goes with --pick or --split")
+    _check_question(question, len(files))
+    if write is not None:
+        check_new_file(write)
     sources = [read_topology(path) for path in files]
-    gpus = _gpu_list(among)
-    choice = None
-    if pick is not None:
-        choice = choose_set(sources[0], pick, gpus)
-    elif split is not None:
-        choice = choose_groups(sources[0], split, gpus)
+    choice = _answer(question, sources[0])
+    if write is not None:
+        write_cluster(sources, write)
     if as_json:
         print_json(topo_json(sources, choice, full=full))
     else:
         print_text(topo_text(sources, choice))
     finish(topo_findings(sources))
+
+
+def _check_question(question: dict[str, Any], num_files: int) -> None:
+    """Refuse options that do not go together."""
+    asked = [name for name in ("pick", "split") if question[name] is not None]
+    if len(asked) == 2:
+        raise click.UsageError("--pick and --split are two questions: ask one")
+    if asked and num_files != 1:
+        raise click.UsageError("--pick and --split need one file")
+    if question["among"] is not None and not asked:
+        raise click.UsageError("--among goes with --pick or --split")
+
+
+def _answer(question: dict[str, Any], facts: Facts) -> Choice | None:
+    """Return the chosen GPUs, where a choice was asked for."""
+    from meshwright.cluster.choose import choose_groups, choose_set
+
+    gpus = _gpu_list(question["among"])
+    if question["pick"] is not None:
+        return choose_set(facts, question["pick"], gpus)
+    if question["split"] is not None:
+        return choose_groups(facts, question["split"], gpus)
+    return None
 
 
 def _gpu_list(text: str | None) -> list[int] | None:
