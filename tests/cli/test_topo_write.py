@@ -19,9 +19,9 @@ def test_written_file_is_read_back(tmp_path):
     ran = run("topo", "topo.txt", "topology.conf", "--write", "cluster.yaml", cwd=tmp_path)
     assert ran.status == 0
     text = (tmp_path / "cluster.yaml").read_text()
-    assert "# Not said by these files: the GPU model" in text
+    assert "# Not said by these files" not in text  # the text names its GPUs
     written = yaml.safe_load(text)
-    assert written["node"]["from"] == "topo.txt"
+    assert written["node"] == {"from": "topo.txt", "gpu": "H100 SXM 80G"}
     assert written["fabric"] == {"from": "topology.conf"}
     assert written["allocation"] == "n[1-4]"
     (tmp_path / "job.yaml").write_text("cluster: cluster.yaml\nlayout: {tp: 2}\n")
@@ -29,7 +29,15 @@ def test_written_file_is_read_back(tmp_path):
     assert mapped.status == 0
     assert mapped.document["cluster"]["hosts"] == 4
     assert mapped.document["cluster"]["leaves"] == 2
-    assert "topology/gpu-model-unknown" in rules_of(mapped.document)
+    assert "topology/gpu-model-unknown" not in rules_of(mapped.document)
+
+
+def test_what_the_files_do_not_say_is_left_to_the_user(tmp_path):
+    (tmp_path / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
+    run("topo", "topo.txt", "--write", "cluster.yaml", cwd=tmp_path)
+    text = (tmp_path / "cluster.yaml").read_text()
+    assert "# Not said by these files: the GPU model" in text
+    assert "# Not said by these files: the fabric" in text
 
 
 def test_nothing_is_overwritten(tmp_path):
