@@ -279,3 +279,41 @@ def test_the_remedy_of_a_rack_names_a_world_size(job):
     assert ran.status == 1
     remedy = finding_of(ran.document, "grid/world-divides-expert")["remedy"]
     assert "world_size: 64 of the 72 GPUs" in remedy
+
+
+def test_explicit_groups_name_their_own_gpus(job):
+    text = (
+        "cluster: dgx-h100 x 3\nplacement: {hosts: 'host2,host1,host0'}\n"
+        "groups: [{name: a, members: [[host0, 0], [host1, 0]]}]\n"
+        "traffic: [{axis: a, op: all_reduce, bytes: 1 GB}]\n"
+    )
+    document = run("map", job(text), "--json").document
+    nics = {
+        one["tail"]
+        for one in document["links"]["all"]
+        if one["kind"] == "nic" and one["load_bytes"]
+    }
+    assert {"host0 nic0", "host1 nic0"} <= nics
+    assert not any("host2" in name for name in nics)
+    twice = text.replace("]]}]", "]]}, {name: a, members: [[host0, 0]]}]")
+    refused(run("map", job(twice)), "two groups are called 'a'")
+
+
+def test_output_files_that_cannot_be_written(job, tmp_path):
+    path = job(GOOD)
+    refused(run("map", path, "--links", tmp_path / ("x" * 300 + ".npz")), "cannot be written")
+    (tmp_path / "dangling.npz").symlink_to(tmp_path / "nowhere")
+    refused(run("map", path, "--links", tmp_path / "dangling.npz"), "exists")
+
+
+def test_numbers_beyond_printing(job):
+    sizes = ",".join(["9223372036854775807"] * 240)
+    ran = run("check", job(f"layout: {{cp: 2, hierarchical_cp: [{sizes},1]}}\n"), "--json")
+    assert ran.status == 1
+    assert finding_of(ran.document, "cp/hierarchical-sizes")
+    refused(
+        run("map", job(GOOD + "traffic: [{axis: dp, op: all_reduce, bytes: 1, count: 1e308}]\n")),
+        "too large",
+    )
+    matrix = job("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n", "topo.txt")
+    refused(run("topo", matrix, "--pick", "1", "--among", "²"), "no list of GPU numbers")

@@ -119,6 +119,8 @@ def job_model(job: Job) -> Model | None:
         if problems:
             raise InputError(*(Problem(job.place(f"model.{key}"), text) for key, text in problems))
         return given
+    if not given.strip():
+        raise InputError(Problem(job.place("model"), "names no model", remedy="model: none"))
     path = job.folder / given
     if is_there(path):
         return read_huggingface_config(path)

@@ -65,11 +65,12 @@ def outline_job(job: Job) -> Outline:
     cluster = cluster_of_job(job, table)
     gpus = cluster.num_gpus if cluster is not None else None
     explicit = job.file.groups is not None
-    section = _whole_cluster(job, gpus) if explicit else job.file.layout
+    slots = cluster.fabric.num_slots if cluster is not None else None
+    section = _whole_cluster(job, slots) if explicit else job.file.layout
     layout = resolve_layout(section, len(table.hosts) if table is not None else gpus)
     batch = resolve_batch(job.file.batch, layout.dp)
     outline = Outline(job, layout, model, batch, cluster, table)
-    context = RuleContext(layout, job.place, gpus)
+    context = RuleContext(layout, job.place, slots if explicit else gpus)
     outline.findings += check_grid(context)
     outline.findings += check_job_rules(context, model, batch)
     outline.findings += unused_keys(job, layout)

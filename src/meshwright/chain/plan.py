@@ -115,6 +115,8 @@ def plan_job(outline: Outline) -> Plan:
 def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
     """Return where ranks sit; findings of a rank table are kept. Raises ``InputError``."""
     job, world_size = outline.job, outline.layout.world_size
+    if job.file.groups is not None:
+        return in_order(world_size)  # explicit members name their host and GPU themselves
     if outline.table is not None:
         placement, findings = by_table(fabric, outline.table, job.place("placement.ranks"))
         outline.findings += findings

@@ -55,7 +55,11 @@ def _beside_others(job: Job, layout: Layout) -> dict[str, str]:
         for key in ("first_stage_layers", "last_stage_layers"):
             if getattr(section, key) is not None:
                 found[f"layout.{key}"] = "stages says it"
-    if placement.ranks is not None and placement.hosts is not None:
+    if job.file.groups is not None:
+        for key in ("hosts", "ranks"):
+            if getattr(placement, key) is not None:
+                found[f"placement.{key}"] = "members of explicit groups name their GPUs"
+    elif placement.ranks is not None and placement.hosts is not None:
         found["placement.hosts"] = "placement.ranks says it"
     if job.file.training.precision == "fp8":
         found["training.precision"] = "fp8 is counted as bf16 on the wire"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
+    except OSError as error:  # standard output is full or closed
+        click.echo(f"error: cannot write: {error.strerror}", err=True)
+        os._exit(2)  # a flush at exit would fail again
     except MemoryError:
         click.echo("error: the job is too large for this machine's memory", err=True)
         sys.exit(2)

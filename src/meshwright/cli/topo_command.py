@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from meshwright.cli.output import finish, json_option, print_json, print_text
+
+_NUMBER = re.compile(r"[0-9]{1,6}")
 
 if TYPE_CHECKING:
     from meshwright.cluster.choose import Choice
@@ -43,7 +46,8 @@ def command(
     models, Kubernetes node labels, AWS, GCP, OCI, NetQ and NMX JSON.
     """
     from meshwright.cluster.readers import read_topology
-    from meshwright.report.cluster_file import check_new_file, write_cluster
+    from meshwright.report.cluster_file import write_cluster
+    from meshwright.report.new_file import check_new_file
     from meshwright.report.topo_report import topo_findings, topo_json, topo_text
 
     _check_question(question, len(files))
@@ -87,6 +91,6 @@ def _gpu_list(text: str | None) -> list[int] | None:
     if text is None:
         return None
     words = [word for word in text.replace(",", " ").split() if word]
-    if not words or not all(word.isdigit() for word in words):
+    if not words or not all(_NUMBER.fullmatch(word) for word in words):
         raise click.UsageError(f"--among {text!r} is no list of GPU numbers, as 2,3,4,5")
     return [int(word) for word in words]

@@ -9,13 +9,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from meshwright.documents import AsWritten, Check, Convert, Minimum
+from meshwright.documents import AsWritten, Check, Convert, Maximum, Minimum
 from meshwright.units import parse_bytes
 
 Framework = Literal["megatron", "torch", "torchtitan", "deepspeed", "nanotron", "maxtext"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send"]
 MOST_STAGES = 65_536
+MOST_RUNS = 1_000_000_000_000
+"""Times a collective given by hand may run in a step."""
 PositiveInt = Annotated[int, Minimum(1)]
 Size = Annotated[int, Convert(parse_bytes)]
 
@@ -93,7 +95,7 @@ class TrafficItem(msgspec.Struct, frozen=True, kw_only=True):
     axis: str
     op: Op
     bytes: Size
-    count: Annotated[float, Minimum(0)] = 1
+    count: Annotated[float, Minimum(0), Maximum(MOST_RUNS)] = 1
 
 
 class GroupItem(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,17 +12,9 @@ from meshwright.cluster.gpus import UnknownGpuError, find_gpu
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.documents import dump_yaml
 from meshwright.errors import UsageError
+from meshwright.report.new_file import new_file
 
 _NODE_FORMATS = ("nvidia_smi_topo_m", "nccl_topo_xml")
-
-
-def check_new_file(path: str) -> None:
-    """Refuse a file that exists, or a folder that does not: nothing is overwritten."""
-    target = Path(path)
-    if target.exists():
-        raise UsageError(f"{path} exists; give a new name")
-    if not target.parent.is_dir():
-        raise UsageError(f"{path}: no such folder")
 
 
 def write_cluster(sources: Sequence[Facts], path: str) -> None:
@@ -33,8 +25,8 @@ def write_cluster(sources: Sequence[Facts], path: str) -> None:
     document, missing = cluster_document(sources, Path(path).parent)
     head = [f"# From {', '.join(Path(facts.path).name for facts in sources)}; edit as needed."]
     head += [f"# Not said by these files: {text}" for text in missing]
-    with Path(path).open("x", encoding="utf-8") as file:
-        file.write("\n".join(head) + "\n" + dump_yaml(document))
+    with new_file(path) as file:
+        file.write(("\n".join(head) + "\n" + dump_yaml(document)).encode())
 
 
 def cluster_document(sources: Sequence[Facts], folder: Path) -> tuple[dict[str, Any], list[str]]:

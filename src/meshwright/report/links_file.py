@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.chain.plan import Plan
 from meshwright.errors import UsageError
 from meshwright.report.map_json import link_json
+from meshwright.report.new_file import check_new_file, new_file
 
 
 def check_links_file(path: str) -> None:
@@ -17,10 +18,7 @@ def check_links_file(path: str) -> None:
     target = Path(path)
     if target.suffix not in (".npz", ".ndjson"):
         raise UsageError(f"{path}: --links writes .npz or .ndjson")
-    if target.exists():
-        raise UsageError(f"{path} exists; give a new name")
-    if not target.parent.is_dir():
-        raise UsageError(f"{path}: no such folder")
+    check_new_file(path)
 
 
 def write_links(plan: Plan, path: str) -> None:
@@ -28,11 +26,11 @@ def write_links(plan: Plan, path: str) -> None:
     links = plan.fabric.links
     target = Path(path)
     if target.suffix == ".ndjson":
-        with target.open("xb") as file:
+        with new_file(path) as file:
             for link in range(len(links)):
                 file.write(msgspec.json.encode(link_json(plan, link)) + b"\n")
         return
-    with target.open("xb") as file:
+    with new_file(path) as file:
         np.savez_compressed(
             file,
             axes=np.array([route.axis for route in plan.routes]),

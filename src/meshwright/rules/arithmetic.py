@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _LARGEST_TRIED = 1 << 16
 
@@ -21,3 +22,9 @@ def nearest_divisors(number: int, target: int, count: int = 4) -> str:
     """Return the divisors of ``number`` nearest to ``target``, as text."""
     near = sorted(divisors(number), key=lambda value: abs(value - target))[:count]
     return ", ".join(str(value) for value in sorted(near))
+
+
+def shown_list(values: Sequence[int], most: int = 64) -> str:
+    """Return a list as text, a long one cut."""
+    text = ", ".join(map(str, values[:most]))
+    return f"[{text}{', …' if len(values) > most else ''}]"

@@ -12,13 +12,14 @@ from meshwright.findings import Finding, Severity
 from meshwright.groups.megatron import decoder_grid, expert_grid
 from meshwright.groups.table import MODELLED
 from meshwright.job.layout import Layout
-from meshwright.rules.arithmetic import nearest_divisors
+from meshwright.rules.arithmetic import nearest_divisors, shown_list
 from meshwright.rules.mesh import MESH_RULES
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 
 _PARALLEL_STATE = "NVIDIA/Megatron-LM megatron/core/parallel_state.py"
 _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp", "vp")
 _AXES = {"tp", "cp", "ep", "dp", "pp"}
+_PRINTED = 1 << 64
 MOST_RANKS = 1 << 24
 """Largest world whose groups are listed: far above any cluster, and still a small array."""
 
@@ -341,10 +342,12 @@ def hierarchical_sizes(context: RuleContext) -> Iterator[Violation]:
     layout = context.layout
     sizes = layout.hierarchical_cp
     if sizes and (min(sizes) < 1 or math.prod(sizes) != layout.cp):
+        exact = math.prod(sizes)
+        product = exact if abs(exact) < _PRINTED else "a number too long to print"
         yield Violation(
             "layout.hierarchical_cp",
-            f"hierarchical_cp {list(sizes)} multiplies to {math.prod(sizes)}, cp is {layout.cp}.",
-            {"product": math.prod(sizes), "cp": layout.cp},
+            f"hierarchical_cp {shown_list(sizes)} multiplies to {product}, cp is {layout.cp}.",
+            {"product": product, "cp": layout.cp},
             f"sizes with a product of {layout.cp}",
         )
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from meshwright.findings import Finding, Severity
 from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
 from meshwright.job.model import Model
 from meshwright.job.stages import layers_by_stage
-from meshwright.rules.arithmetic import divisors, nearest_divisors
+from meshwright.rules.arithmetic import divisors, nearest_divisors, shown_list
 from meshwright.rules.registry import RuleContext
 
 _MOST_STAGES = 64
@@ -60,12 +58,6 @@ def _experts(context: RuleContext, model: Model) -> list[Finding]:
     ]
 
 
-def _shown(values: Sequence[int]) -> str:
-    """Return a list as text, long ones cut."""
-    text = ", ".join(map(str, values[:_MOST_STAGES]))
-    return f"[{text}{', …' if len(values) > _MOST_STAGES else ''}]"
-
-
 def _layers(context: RuleContext, model: Model) -> list[Finding]:
     layout = context.layout
     if layers_by_stage(layout, model.num_layers) is not None:
@@ -96,7 +88,7 @@ def _why_layers(context: RuleContext, num_layers: int) -> str:
     layout = context.layout
     if layout.stages is not None:
         return (
-            f"stages {_shown(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
+            f"stages {shown_list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
             f"stages; the model has {num_layers} layers and pp is {layout.pp}."
         )
     if ends := _fixed_ends(layout):
