@@ -64,9 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
-    except OSError as error:  # standard output is full or closed
-        click.echo(f"error: cannot write: {error.strerror}", err=True)
-        os._exit(2)  # a flush at exit would fail again
+    except OSError as error:  # standard output is full or closed, as a rule
+        click.echo(f"error: {error}", err=True)
+        # What is left in the buffer goes nowhere: a flush at exit would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(2)
     except MemoryError:
         click.echo("error: the job is too large for this machine's memory", err=True)
         sys.exit(2)

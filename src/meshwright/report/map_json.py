@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.chain.plan import Plan
 from meshwright.findings import by_severity
-from meshwright.origin import Origin
+from meshwright.origin import Origin, weakest
 from meshwright.placement.place import Placement
 from meshwright.report.link_classes import (
     LinkGroup,
@@ -256,12 +256,20 @@ def _reachability(plan: Plan) -> dict[str, Any] | None:
     }
 
 
+def _bound_origin(plan: Plan) -> Origin:
+    """Return the origin of bounds: modelled, and no better than the rates of the loaded links."""
+    links = plan.fabric.links
+    loaded = (plan.load_bytes > 0).any(axis=0) if len(plan.load_bytes) else np.zeros(0, dtype=bool)
+    used = np.unique(links.class_of_link[: len(loaded)][loaded])
+    return weakest([Origin.MODELLED, *(links.classes[int(one)].origin for one in used)])
+
+
 def _origins(plan: Plan) -> dict[str, str]:
     origins = {
         "axes[*].span": Origin.MODELLED.value,
         "axes[*].collectives[*].bytes": Origin.MODELLED.value,
         "axes[*].collectives[*].time_s": Origin.MODELLED.value,
-        "axes[*].bound_s": Origin.MODELLED.value,
+        "axes[*].bound_s": _bound_origin(plan).value,
         "axes[*].latency_s": Origin.ASSUMED.value,
         "links.classes[*].load_bytes": Origin.MODELLED.value,
         "links.classes[*].busy_s": Origin.MODELLED.value,

@@ -21,13 +21,17 @@ def check_new_file(path: str) -> None:
 
 @contextmanager
 def new_file(path: str) -> Iterator[BinaryIO]:
-    """Open a new file; what cannot be written whole is removed and raises ``UsageError``."""
+    """Open a new file; one that cannot be written whole is removed and raises ``UsageError``."""
     target = Path(path)
     try:
-        with target.open("xb") as file:
-            yield file
+        file = target.open("xb")
     except FileExistsError:
         raise UsageError(f"{path} exists; give a new name") from None
     except OSError as error:
-        target.unlink(missing_ok=True) if len(target.name) < 256 else None
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        target.unlink(missing_ok=True)  # made by us a moment ago
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None

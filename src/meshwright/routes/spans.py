@@ -18,7 +18,6 @@ from meshwright.routes.cells import find_cells
 from meshwright.routes.tiers import NETWORK_TIERS, Tier
 
 Longs = NDArray[np.int64]
-FIELDS = ("domains", "members_min", "members_max", "crossings")
 
 
 @dataclass(frozen=True, slots=True)
