@@ -259,8 +259,8 @@ def _reachability(plan: Plan) -> dict[str, Any] | None:
 def _bound_origin(plan: Plan) -> Origin:
     """Return the origin of bounds: modelled, and no better than the rates of the loaded links."""
     links = plan.fabric.links
-    loaded = (plan.load_bytes > 0).any(axis=0) if len(plan.load_bytes) else np.zeros(0, dtype=bool)
-    used = np.unique(links.class_of_link[: len(loaded)][loaded])
+    loaded = np.flatnonzero(plan.load_bytes.sum(axis=0) > 0)
+    used = np.unique(links.class_of_link[loaded])
     return weakest([Origin.MODELLED, *(links.classes[int(one)].origin for one in used)])
 
 
