@@ -21,8 +21,6 @@ _RATE = re.compile(
     rf"\s*{_NUMBER}\s*(?P<prefix>[KMGTP]i?|k|)"
     r"(?P<unit>B/s|Bps|bit/s|bits/s|bps|b/s)\s*\Z"
 )
-_TIME = re.compile(rf"\s*{_NUMBER}\s*(?P<unit>s|ms|us|µs|ns)\s*\Z")
-_TIME_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def parse_bytes(text: str | int | float) -> int:
@@ -60,16 +58,6 @@ def parse_rate(text: str | int | float) -> float:
     if not 0 < value < 1e18:
         raise ValueError(f"{text!r} is no rate that a link can have")
     return value
-
-
-def parse_seconds(text: str | int | float) -> float:
-    """Return seconds from a number (seconds) or ``"3.4 us"``; raises ``ValueError``."""
-    if not isinstance(text, str):
-        return float(text)
-    match = _TIME.match(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no time: write seconds, or a unit as in 3.4 us")
-    return float(match["number"]) * _TIME_UNIT[match["unit"]]
 
 
 def mbit_per_s(value: float) -> float:
