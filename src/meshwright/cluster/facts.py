@@ -31,6 +31,8 @@ class Gpu(msgspec.Struct, frozen=True):
     nvlinks: int | None = None
     """NVLinks (XGMI links) that are up, where the source lists them one by one."""
     nvlinks_down: int | None = None
+    uuid: str | None = None
+    """The driver's own id of the card (``GPU-…``)."""
 
 
 class Nic(msgspec.Struct, frozen=True):
@@ -47,6 +49,8 @@ class Nic(msgspec.Struct, frozen=True):
     port: int | None = None
     rate_bytes_per_s: float | None = None
     """One direction."""
+    lid: int | None = None
+    """Local id of the port, which forwarding tables name."""
 
 
 class OtherDevice(msgspec.Struct, frozen=True):
@@ -90,6 +94,21 @@ class NvlinkPair(msgspec.Struct, frozen=True):
     """``None``: the source does not say (a full ``topo -m`` matrix is settled in the merge)."""
     both_ways: bool = True
     """False when only one of the two cells says so."""
+
+
+class ForwardingTable(msgspec.Struct, frozen=True):
+    """The unicast table of one switch: by which port it sends to each local id (LID)."""
+
+    guid: str
+    """16 hex digits."""
+    name: str
+    ports: bytes
+    """Port by LID; ``NO_PORT`` where the table has no entry. LIDs beyond the end have none."""
+    line: int | None = None
+
+
+NO_PORT = 255
+"""No entry in a forwarding table (the architecture's own mark, InfiniBand 1.4, 14.2.5.10)."""
 
 
 class PcieChain(msgspec.Struct, frozen=True):
@@ -144,6 +163,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     path: str
+    host: str | None = None
+    """The one host the source describes, where it names it."""
     gpus: tuple[Gpu, ...] | None = None
     nics: tuple[Nic, ...] | None = None
     other_devices: tuple[OtherDevice, ...] | None = None
@@ -166,6 +187,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[HostPlace, ...] | None = None
     peer_access: tuple[tuple[str, ...], ...] | None = None
     """``[gpu][gpu]`` of ``topo -p2p``: ``X``, ``OK``, ``CNS``, ``GNS``, ``TNS``, ``NS``, ``DR``, ``U``."""
+    tables: tuple[ForwardingTable, ...] | None = None
+    """Forwarding tables: the exact way of every flow, not an even spread."""
     counts: dict[str, int] = {}
     """Further counts by name that only some formats have (rings, racks, layers …)."""
     findings: tuple[Finding, ...] = ()
