@@ -1,4 +1,4 @@
-"""Counts the tests on captured and golden files, and refuses to skip one where they are there."""
+"""Counts the tests on captured and golden files and on real components; none may be skipped in CI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 _SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
-_MARKERS = ("captured", "golden")
+_MARKERS = ("captured", "golden", "components")
 _HANG_S = 240
 """A test that runs longer hangs: no test here takes a tenth of it, on however busy a machine."""
 
@@ -45,15 +45,19 @@ def _counts(config: pytest.Config) -> dict[str, dict[str, int]]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Say how many tests read files of ../shared."""
+    """Say how many tests read files of ../shared or started real components."""
     for marker, count in _counts(config).items():
         terminalreporter.write_line(f"{marker}: {count['ran']} ran, {count['skipped']} skipped")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail when ../shared is there and one of its tests was skipped (set by ``.ci/run``)."""
-    if not os.environ.get("MESHWRIGHT_REQUIRE_SHARED") or not _SHARED.exists():
-        return
-    if any(count["skipped"] for count in _counts(session.config).values()):
+    """Fail when a test was skipped that ``.ci/run`` requires: files are there, components installed."""
+    required = set()
+    if os.environ.get("MESHWRIGHT_REQUIRE_SHARED") and _SHARED.exists():
+        required |= {"captured", "golden"}
+    if os.environ.get("MESHWRIGHT_REQUIRE_COMPONENTS"):
+        required.add("components")
+    counts = _counts(session.config)
+    if any(counts[marker]["skipped"] for marker in required):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
