@@ -1,0 +1,64 @@
+"""What ``topo`` says of a cluster file equals the fabric that a job gets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from meshwright.chain.cluster_of_job import Cluster, load_cluster
+from meshwright.report.fabric_report import cluster_report_json, cluster_report_text
+
+
+def cluster(tmp_path: Path, text: str) -> Cluster:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    return load_cluster(path)
+
+
+def test_counts_of_a_preset(tmp_path: Path) -> None:
+    found = cluster(tmp_path, "node: gb200-nvl72\nnodes: 144\nfabric: rail-optimized\n")
+    document = cluster_report_json(found, "c.yaml", full=False)
+    assert document["tiers"] == {
+        "gpus": 576,
+        "hosts": 144,
+        "nics": 576,
+        "leaves": 32,
+        "units": 8,
+        "pods": 1,
+        "spines": 9,
+        "cores": 0,
+        "components": 1,
+    }
+    assert document["nvlink_domains"] == {"count": 8, "hosts": [18, 18]}
+    assert document["node_types"] == [{"name": "gb200-nvl72", "gpus": 4, "nics": 4, "hosts": 144}]
+
+
+def test_cores_are_no_spines(tmp_path: Path) -> None:
+    found = cluster(tmp_path, "node: dgx-h100\nnodes: 2000\nfabric: rail-optimized\n")
+    tiers = cluster_report_json(found, "c.yaml", full=False)["tiers"]
+    network = found.fabric.network
+    assert network is not None
+    assert tiers["leaves"] == network.num_leaves
+    assert tiers["cores"] > 0
+    assert tiers["leaves"] + tiers["spines"] + tiers["cores"] == len(network.switch_names)
+
+
+def test_link_classes_hold_every_link(tmp_path: Path) -> None:
+    found = cluster(tmp_path, "node: dgx-h100\nnodes: 40\nfabric: rail-only\n")
+    document = cluster_report_json(found, "c.yaml", full=False)
+    assert sum(one["count"] for one in document["link_classes"]) == len(found.fabric.links)
+    assert document["tiers"]["components"] == 8
+
+
+def test_long_lists_are_counted_unless_all_is_asked_for(tmp_path: Path) -> None:
+    found = cluster(tmp_path, "node: {gpus: 1}\nnodes: 10001\nfabric: none\n")
+    assert cluster_report_json(found, "c.yaml", full=False)["hosts"] == {"count": 10_001}
+    assert len(cluster_report_json(found, "c.yaml", full=True)["hosts"]) == 10_001
+
+
+@pytest.mark.parametrize(("tier", "count"), [("hosts", "3"), ("leaves", "not known")])
+def test_text_says_what_is_not_known(tmp_path: Path, tier: str, count: str) -> None:
+    text = cluster_report_text(cluster(tmp_path, "node: {gpus: 4}\nnodes: 3\nfabric: none\n"), "c")
+    assert re.search(rf"^{tier} +{count}$", text, re.M)
