@@ -15,7 +15,7 @@ from support import ROOT
 
 SOURCE = ROOT / "src" / "meshwright"
 ROOMS = [
-    "units", "findings", "errors", "origin", "data", "documents", "job", "cluster", "groups", "traffic",
+    "units", "findings", "errors", "origin", "data", "documents", "capture", "job", "cluster", "groups", "traffic",
     "placement", "routes", "schedules", "costs", "timeline", "step", "rules", "chain", "search", "emit",
     "evidence", "compare", "report", "shell", "cli",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ COMMANDS = {
     "map": "Which hardware paths each group uses, and how loaded every link is.",
     "check": "Every rule of the rank grid that a layout breaks, and legal layouts nearby.",
     "topo": "Read topology files: what is there, and what is wrong with it.",
+    "capture": "What this node has, into one file that topo reads.",
 }
 EPILOG = (
     "Exit status: 0 without error findings, 1 with some, 2 for unreadable input or wrong usage."
