@@ -1,8 +1,9 @@
 """The network between hosts: leaves, the switches above them, cables, and how traffic spreads.
 
-Two makes. ``TieredNetwork``: a regular leaf/spine(/core) fabric, where what leaves a domain is
+Three makes. ``TieredNetwork``: a regular leaf/spine(/core) fabric, where what leaves a domain is
 divided evenly over its cables, so no path is ever listed. ``GraphNetwork``: any switch graph, as
-fabric files give it, routed over all shortest paths.
+fabric files give it, routed over all shortest paths. ``TableNetwork`` (``table_network.py``): a graph
+routed by its switches' forwarding tables, one way a flow.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from meshwright.origin import Origin
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 
@@ -42,8 +44,12 @@ class Cables:
 
 @dataclass(frozen=True, slots=True)
 class Network(ABC):
-    """What both makes share. Leaves are numbered from 0 in the order of their switches."""
+    """What all makes share. Leaves are numbered from 0 in the order of their switches."""
 
+    by_nic: ClassVar[bool] = False
+    """Whether the ends of flows, ``src`` and ``dst``, are NICs of the cluster; else their leaves."""
+    routing: ClassVar[str] = "adaptive"
+    """``adaptive``: flows divide evenly over all shortest paths; ``tables``: one way each."""
     switch_names: Sequence[str]
     switch_of_leaf: Ints
     unit_of_leaf: Ints
@@ -58,12 +64,21 @@ class Network(ABC):
         """Number of switches with host adapters."""
         return len(self.switch_of_leaf)
 
+    @property
+    def leaf_switches(self) -> int:
+        """Number of real leaf switches; a leaf here can stand for one on every plane."""
+        return self.num_leaves
+
+    def joined(self, src: Longs, dst: Longs) -> NDArray[np.bool_]:
+        """Tell of each flow whether a path joins its ends."""
+        return np.equal(self.component_of_leaf[src], self.component_of_leaf[dst])
+
     @abstractmethod
     def cable_loads(self, src: Ints, dst: Ints, size_bytes: Floats) -> tuple[Floats, Floats]:
-        """Return bytes on every cable, up and down, for flows between leaves.
+        """Return bytes on every cable, up and down, for flows between two ends (see ``by_nic``).
 
-        ``src``, ``dst``: leaf of each flow's two ends; ``size_bytes``: what it carries. Flows
-        inside a leaf and between components load no cable.
+        ``size_bytes``: what each carries. Flows inside a leaf and those that are not ``joined``
+        load no cable.
         """
 
 
@@ -76,9 +91,15 @@ class TieredNetwork(Network):
     pod_cable_start: NDArray[np.int64]
     """``[num_pods + 1]``: cables of pod p to the core; all equal where there is no core."""
 
+    @property
+    def leaf_switches(self) -> int:
+        """See ``Network.leaf_switches``."""
+        lowest = self.cables.lower[self.cables.tier == 0]
+        return len(np.union1d(self.switch_of_leaf, lowest))
+
     def cable_loads(self, src: Ints, dst: Ints, size_bytes: Floats) -> tuple[Floats, Floats]:
         """See ``Network.cable_loads``: totals over a domain's border, divided by its cables."""
-        reach = (src != dst) & (self.component_of_leaf[src] == self.component_of_leaf[dst])
+        reach = (src != dst) & self.joined(src, dst)
         src, dst, size_bytes = src[reach], dst[reach], size_bytes[reach]
         up, down = np.zeros(len(self.cables)), np.zeros(len(self.cables))
         for loads, end in ((up, src), (down, dst)):
@@ -116,7 +137,7 @@ class GraphNetwork(Network):
 
     def cable_loads(self, src: Ints, dst: Ints, size_bytes: Floats) -> tuple[Floats, Floats]:
         """See ``Network.cable_loads``."""
-        reach = (src != dst) & (self.component_of_leaf[src] == self.component_of_leaf[dst])
+        reach = (src != dst) & self.joined(src, dst)
         key = src[reach].astype(np.int64) * self.num_leaves + dst[reach]
         pairs, where = np.unique(key, return_inverse=True)
         demand = np.bincount(where, weights=size_bytes[reach], minlength=len(pairs))

@@ -83,8 +83,9 @@ def cluster_json(plan: Plan) -> dict[str, Any]:
         "nics": len(fabric.host_of_nic),
         "nvlink_domains": len(domains) if len(domains) else None,
         "nvlink_domain_gpus": [int(domains.min()), int(domains.max())] if len(domains) else None,
-        "leaves": network.num_leaves if network else None,
+        "leaves": network.leaf_switches if network else None,
         "switches": len(network.switch_names) if network else None,
+        "routing": network.routing if network else None,
     }
 
 

@@ -91,10 +91,23 @@ def _trust(plan: Plan, groups: list[LinkGroup]) -> str:
     ]
     rates = _rate_origins(plan, groups)
     lines += [f"Rates: {rates}."] if rates else []
+    if any(group.kind == "fabric" and group.load_bytes > 0 for group in groups):
+        lines.append(_routing(plan))
     lines.append("Simulated; does not validate your environment.")
     measure = _measure(plan, groups)
     lines += [measure] if measure else []
     return "\n".join(paragraph(line) for line in lines)
+
+
+def _routing(plan: Plan) -> str:
+    """Say how flows find their way through the fabric."""
+    network = plan.fabric.network
+    if network is not None and network.routing == "tables":
+        return "Ways through the fabric: by its forwarding tables (parsed), one way a flow."
+    return (
+        "Ways through the fabric: spread evenly over all shortest ones (modelled; static or hashed routing "
+        "can load some cables more)."
+    )
 
 
 def _rate_origins(plan: Plan, groups: list[LinkGroup]) -> str:

@@ -26,7 +26,8 @@ class LoadCollector:
         self._nic_out = np.zeros(len(fabric.host_of_nic))
         self._nic_in = np.zeros(len(fabric.host_of_nic))
         self._inside: list[tuple[Longs, Longs, Floats]] = []
-        self._leaf_flows: list[tuple[Longs, Longs, Floats]] = []
+        self._flows: list[tuple[Longs, Longs, Floats]] = []
+        """Ends as the network knows them (``Network.by_nic``), and bytes."""
         self.lost_bytes = 0.0
         """Bytes between GPUs that no path joins."""
 
@@ -73,15 +74,16 @@ class LoadCollector:
         leaf_src, leaf_dst = fabric.leaf_of_nic[src], fabric.leaf_of_nic[dst]
         network = fabric.network
         joined = (leaf_src >= 0) & (leaf_dst >= 0)
+        ends: tuple[Longs, Longs] = (leaf_src, leaf_dst)
         if network is not None:
-            component = network.component_of_leaf
-            joined &= component[leaf_src] == component[leaf_dst]
+            ends = (src, dst) if network.by_nic else ends
+            joined &= network.joined(*ends)
         self.lost_bytes += float(size_bytes[~joined].sum())
         arriving = np.where(joined, size_bytes, 0.0)
         src, dst, size_bytes = src[joined], dst[joined], size_bytes[joined]
         self._nic_out += sum_at(src, size_bytes, len(self._nic_out))
         self._nic_in += sum_at(dst, size_bytes, len(self._nic_in))
-        self._leaf_flows.append((leaf_src[joined], leaf_dst[joined], size_bytes))
+        self._flows.append((ends[0][joined], ends[1][joined], size_bytes))
         return arriving
 
     def load_bytes(self) -> Floats:
@@ -97,10 +99,8 @@ class LoadCollector:
             known = ids >= 0
             loads[ids[known]] = values[known]
         self._inside_loads(loads)
-        if fabric.network is not None and self._leaf_flows:
-            src, dst, size = (
-                np.concatenate(column) for column in zip(*self._leaf_flows, strict=True)
-            )
+        if fabric.network is not None and self._flows:
+            src, dst, size = (np.concatenate(column) for column in zip(*self._flows, strict=True))
             up, down = fabric.network.cable_loads(src, dst, size)
             loads[fabric.cable_up0 : fabric.cable_up0 + len(up)] = up
             loads[fabric.cable_down0 : fabric.cable_down0 + len(down)] = down

@@ -203,15 +203,18 @@ def _no_network(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> 
     bare = fabric.network is None and all(
         one.nvlink == "unknown" and not one.nics for one in fabric.node_types
     )
-    listed = ", ".join(lost if fabric.network is not None else crossing)
+    axes = lost if fabric.network is not None else crossing
+    why = "how hosts (or these GPUs' NICs) are joined is not known"
+    if fabric.network is not None and fabric.network.routing == "tables":
+        why = "the forwarding tables bring some of these flows nowhere (see topology/no-route)"
     return [
         Finding(
             "routes/network-unknown",
             Severity.NOTE if bare else Severity.WARNING,
             place("cluster.fabric"),
-            f"groups along {listed} leave their host, and how hosts (or these GPUs' NICs) are joined is not "
-            "known: what they send there loads no link of this report and has no bound.",
-            {"axes": lost if fabric.network is not None else crossing},
+            f"groups along {', '.join(axes)} leave their host, and {why}: what they send there loads no link "
+            "of this report and has no bound.",
+            {"axes": axes},
             "a node type with NICs and fabric: {preset: rail-optimized}, or fabric: {from: …}",
         )
     ]
