@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from meshwright.cluster.tier_findings import core_idealised
 from meshwright.cluster.tiers import (
     TierPlan,
     TierShape,
-    core_idealised,
     fit_unit,
     leaf_ports,
     plan_tiers,
@@ -26,7 +26,7 @@ def _shape(units: int, per_unit: int = 32, rails: int = 8, **more: object) -> Ti
 
 
 def _switches(plan: TierPlan) -> tuple[int, int, int]:
-    """Leaves, spines, core switches."""
+    """Leaves, spines, core switches of one plane."""
     return plan.leaves, plan.pods * plan.spines_per_pod, plan.core_switches
 
 
@@ -74,6 +74,10 @@ shapes = st.builds(
     oversubscription=st.sampled_from([0.5, 1.0, 1.0, 1.5, 2.0, 3.0, 7.0]),
     radix=st.sampled_from([4, 8, 16, 32, 64, 128]),
     rails_meet=st.booleans(),
+    planes=st.sampled_from([1, 1, 2, 3]),
+    full_units=st.booleans(),
+    units_per_pod=st.sampled_from([None, None, 1, 3]),
+    core_oversubscription=st.sampled_from([None, None, 1.0, 2.0, 7.0]),
 )
 
 
@@ -81,27 +85,67 @@ shapes = st.builds(
 def test_any_plan_is_wired_right(shape: TierShape) -> None:
     plan = plan_tiers(shape)
     network = tiered_network(plan, 1.0, Origin.STATED)
-    cables, leaves = network.cables, plan.leaves
-    spines = plan.pods * plan.spines_per_pod
-    assert len(network.switch_names) == leaves + spines + plan.core_switches
+    cables, planes = network.cables, plan.planes
+    leaves, spines, cores = plan.switches
+    assert len(network.switch_names) == leaves + spines + cores
     assert len(set(network.switch_names)) == len(network.switch_names)
     first, second = cables.tier == 0, cables.tier == 1
-    # Every leaf has its uplinks, to spines of its own pod, as many to each.
+    # A cable joins two switches of one plane; plane is the fastest digit of a switch's number.
+    assert (cables.lower % planes == cables.upper % planes).all()
+    # Every leaf has its uplinks, to spines of its own pod.
     assert (np.bincount(cables.lower[first], minlength=leaves) == plan.uplinks).all()
     assert ((cables.upper[first] >= leaves) & (cables.upper[first] < leaves + spines)).all()
-    spine = cables.upper[first] - leaves
-    assert (spine // max(plan.spines_per_pod, 1) == network.pod_of_leaf[cables.lower[first]]).all()
-    # A spine sends as many cables to the core as it has from leaves.
+    pod_of_spine = (cables.upper[first] - leaves) // planes // max(plan.spines_per_pod, 1)
+    assert (pod_of_spine == network.pod_of_leaf[cables.lower[first] // planes]).all()
     assert (cables.upper[second] >= leaves + spines).all()
     assert (cables.upper < len(network.switch_names)).all()
-    if plan.core_switches:
-        down = np.bincount(spine, minlength=spines)
+    if plan.core_switches and shape.core_oversubscription is None:
+        # A spine sends as many cables to the core as it has from leaves.
+        down = np.bincount(cables.upper[first] - leaves, minlength=spines)
         up = np.bincount(cables.lower[second] - leaves, minlength=spines)
         assert (down == up).all()
     assert network.leaf_cable_start[-1] == first.sum()
     assert network.pod_cable_start[-1] == len(cables)
+    # The cables of a leaf and of a pod are where the network says.
+    of_leaf = np.repeat(np.arange(plan.leaves), np.diff(network.leaf_cable_start))
+    assert (cables.lower[first] // planes == of_leaf).all()
+    of_pod = np.repeat(np.arange(plan.pods), np.diff(network.pod_cable_start))
+    assert (
+        (cables.lower[second] - leaves) // planes // max(plan.spines_per_pod, 1) == of_pod
+    ).all()
     # One component where rails meet, one a rail where they do not.
     assert len(np.unique(network.component_of_leaf)) == (1 if shape.rails_meet else shape.rails)
+
+
+@given(shapes)
+def test_pods_have_the_cables_their_oversubscription_says(shape: TierShape) -> None:
+    plan = plan_tiers(shape)
+    assume(plan.core_switches)
+    start = tiered_network(plan, 1.0, Origin.STATED).pod_cable_start
+    unit = np.arange(plan.units)
+    leaves = np.bincount(unit // plan.units_per_pod) * shape.rails
+    hosts = shape.hosts_per_unit if shape.full_units else min(shape.hosts_per_unit, shape.hosts)
+    down = -(-hosts * shape.nics_per_host // shape.rails)
+    per_leaf = down / (shape.core_oversubscription or down / plan.uplinks)
+    wanted = np.maximum(np.rint(leaves * per_leaf), 1) * plan.planes
+    assert (np.abs(np.diff(start) - wanted) <= plan.planes).all()
+
+
+@given(shapes)
+def test_planes_are_equal_fabrics_side_by_side(shape: TierShape) -> None:
+    alone = TierShape(**{**_fields(shape), "planes": 1})
+    one = tiered_network(plan_tiers(alone), 1.0, Origin.STATED)
+    many = tiered_network(plan_tiers(shape), 1.0, Origin.STATED)
+    for plane in range(shape.planes):
+        mine = many.cables.lower % shape.planes == plane
+        assert sorted(many.cables.lower[mine] // shape.planes) == sorted(one.cables.lower)
+        assert sorted(many.cables.upper[mine] // shape.planes) == sorted(one.cables.upper)
+    names = list(many.switch_names)
+    if shape.planes > 1:
+        assert names[:: shape.planes] == [f"{name}-plane0" for name in one.switch_names]
+        assert many.switch_names[1:2] == names[1:2]
+    else:
+        assert names == list(one.switch_names)
 
 
 @given(shapes)
@@ -113,8 +157,9 @@ def test_two_tier_plans_fit_their_switches(shape: TierShape) -> None:
     network = tiered_network(plan, 1.0, Origin.STATED)
     ports = np.bincount(network.cables.upper, minlength=1)
     assert ports.max(initial=0) <= shape.radix
-    hosts = np.bincount(np.arange(shape.hosts) // shape.hosts_per_unit)
-    down = -(-hosts.max() * shape.nics_per_host // shape.rails)
+    hosts = np.bincount(np.arange(shape.hosts) // shape.hosts_per_unit).max()
+    hosts = shape.hosts_per_unit if shape.full_units else hosts
+    down = -(-hosts * shape.nics_per_host // shape.rails)
     assert down + plan.uplinks <= shape.radix
 
 

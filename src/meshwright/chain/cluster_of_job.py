@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from meshwright.chain.cluster_preset import expand_preset, node_notes
 from meshwright.chain.jobfile import ALIASES, Job, is_there
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import allocated, merge_cluster, parse_preset
-from meshwright.cluster.presets import bare_node, find_preset, suggest_preset
+from meshwright.cluster.merge import allocated, merge_cluster
+from meshwright.cluster.presets import bare_node
 from meshwright.cluster.sections import ClusterSection
 from meshwright.documents import decode, read_document
 from meshwright.errors import InputError, Problem
@@ -59,9 +60,11 @@ def load_cluster(path: Path) -> Cluster:
 
 
 def _merge(section: ClusterSection, folder: Path, place: PlaceOf) -> Cluster:
+    section, notes = expand_preset(section, place)
     fabric, findings = merge_cluster(section, folder, place)
     names = allocated(section, fabric)
-    return Cluster(fabric, describe(fabric), tuple(findings), tuple(names) if names else None)
+    found = (*notes, *node_notes(section, place), *findings)
+    return Cluster(fabric, describe(fabric), found, tuple(names) if names else None)
 
 
 def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
@@ -75,17 +78,7 @@ def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
         )
     if is_there(job.folder / given):
         return load_cluster(job.folder / given)
-    preset = parse_preset(given)
-    if preset is None or find_preset(preset[0]) is None:
-        near = suggest_preset(preset[0] if preset else given)
-        hint = f"did you mean {' or '.join(near)}?" if near else "dgx-h100 x 2, or a cluster file"
-        message = f"{given!r} is no cluster preset and no file"
-        raise InputError(Problem(job.place("cluster"), message, remedy=hint))
-    if preset[1] == 0:
-        raise InputError(
-            Problem(job.place("cluster"), "0 hosts are no cluster", remedy=f"{preset[0]} x 1")
-        )
-    section = ClusterSection(node=preset[0], nodes=preset[1], fabric=find_preset(preset[0]).fabric)  # type: ignore[union-attr]
+    section = ClusterSection(preset=given)
     return _merge(section, job.folder, lambda _key: job.place("cluster"))
 
 

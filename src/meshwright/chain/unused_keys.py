@@ -71,11 +71,19 @@ def _fabric_keys(job: Job) -> dict[str, str]:
     if not isinstance(cluster, ClusterSection) or not isinstance(cluster.fabric, FabricSection):
         return {}
     fabric, found = cluster.fabric, {}
-    for key in ("preset", "hosts_per_unit", "radix"):
-        if fabric.source is not None and getattr(fabric, key) is not None:
+    shape = (
+        "hosts_per_unit",
+        "radix",
+        "planes",
+        "hosts_per_pod",
+        "core_oversubscription",
+        "full_units",
+    )
+    for key in ("preset", *shape):
+        if fabric.source is not None and getattr(fabric, key) not in (None, False):
             found[f"cluster.fabric.{key}"] = "from says it"
     if fabric.preset == "none":
-        for key in ("hosts_per_unit", "radix", "oversubscription"):
-            if getattr(fabric, key) is not None:
+        for key in (*shape, "oversubscription"):
+            if getattr(fabric, key) not in (None, False):
                 found[f"cluster.fabric.{key}"] = "preset is none"
     return found

@@ -13,21 +13,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cluster.link_facts import step_latency_s
 from meshwright.origin import Origin
-from meshwright.units import microseconds
 
 LATENCY_S = {
-    "nvlink": microseconds(0.3),
-    "xgmi": microseconds(0.6),
-    "c2c": microseconds(0.3),
-    "pcie": microseconds(0.5),
-    "cpu": microseconds(0.5),
-    "nic": microseconds(1.35),
+    "nvlink": step_latency_s("nvlink", "ring", "ll") / 2,
+    "xgmi": step_latency_s("nvlink", "ring", "ll"),
+    "c2c": step_latency_s("nvlink", "ring", "ll") / 2,
+    "pcie": step_latency_s("pcie", "ring", "ll") / 2,
+    "cpu": step_latency_s("pcie", "ring", "ll") / 2,
+    "nic": step_latency_s("network", "ring", "ll") / 2,
     "fabric": 0.0,
 }
-"""One link's part of a step: NCCL's ring LL figures (``src/graph/tuning.cc``: NVLink 0.6, PCIe 1.0,
-network 2.7 microseconds a step) over the links of the shortest such path. Switches of the fabric
-count nothing: the vendors' figures disagree."""
+"""One link's part of a step: NCCL's figure (``data/link_facts.json``) over the links of the shortest
+such path. Switches of the fabric count nothing: the vendors' figures disagree."""
 
 
 class LinkClass(msgspec.Struct, frozen=True):

@@ -73,8 +73,9 @@ def local_graph(
         for other in roots:
             if one != other:
                 add(one, other, "cpu", cpu_rate_bytes_per_s)
-    direct = {(link.tail, link.head): link.rate_bytes_per_s for link in mesh}
+    direct: dict[str, dict[str, float]] = {}
     for link in mesh:
+        direct.setdefault(link.tail, {})[link.head] = link.rate_bytes_per_s
         add(link.tail, link.head, link.kind, link.rate_bytes_per_s)
     # A host of which only the number of GPUs is known may have very many.
     pairs = [(a, b) for a in devices for b in devices] if links else []
@@ -83,16 +84,17 @@ def local_graph(
 
 
 def _hops(
-    a: str, b: str, ways: dict[str, tuple[str, ...]], direct: dict[tuple[str, str], float]
+    a: str, b: str, ways: dict[str, tuple[str, ...]], direct: dict[str, dict[str, float]]
 ) -> list[tuple[str, str]]:
+    """Return the links from a to b; ``direct[tail][head]`` is the rate of a GPU-GPU link."""
     if a == b:
         return []
-    if (a, b) in direct:
+    if b in direct.get(a, ()):
         return [(a, b)]
     through = [
-        (min(rate, direct[middle, b]), middle)
-        for (tail, middle), rate in direct.items()
-        if tail == a and (middle, b) in direct
+        (min(rate, direct[middle][b]), middle)
+        for middle, rate in direct.get(a, {}).items()
+        if b in direct.get(middle, ())
     ]
     if through:
         middle = max(through)[1]

@@ -3,8 +3,12 @@
 Switch counts follow the reference architectures: a unit of hosts has one leaf a rail, a leaf has
 as many cables up as down divided by the oversubscription, and the number of spines is the least
 divisor of a leaf's uplinks that gives them ports enough. (DGX SuperPOD H100, table 4: 1, 2, 3, 4
-units have 4, 8, 16, 16 spines; GB200, 8 racks: 9.) Where one tier of spines is too small, pods of
-``radix / 2`` leaves are joined by a core.
+units have 4, 8, 16, 16 spines; GB200, 8 racks: 9; every row of ``data/clusters.json`` is met.)
+Where one tier of spines is too small, pods of ``radix / 2`` leaves are joined by a core; pods may
+also be given, with fewer cables to the core than their hosts could fill.
+
+*Planes* are equal fabrics side by side, a NIC has a port on each. What a NIC sends is divided evenly
+over them, so the leaves of one unit and rail on all planes are one leaf to the routes.
 """
 
 from __future__ import annotations
@@ -16,17 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.network import Cables, Ints, TieredNetwork
+from meshwright.cluster.plane_names import PlaneNames
 from meshwright.cluster.switch_names import TierNames
-from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 
 Longs = NDArray[np.int64]
+AnyInts = NDArray[np.integer]
 DEFAULT_RADIX = 64
 """Ports of a switch: Quantum-2 and Spectrum-4 at 400 Gbit/s."""
 
 
 class TierShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fabric must join. ``rails`` leaves a unit; ``oversubscription`` is down to up."""
+    """What a fabric must join. ``rails`` leaves a unit; ``oversubscription`` is down to up.
+
+    ``full_units``: leaves are cabled for a full unit though fewer hosts may be there.
+    ``core_oversubscription``: bandwidth of a pod's NICs to its cables to the core (``None``: as
+    many of those as leaf uplinks).
+    """
 
     hosts: int
     rails: int
@@ -35,10 +45,14 @@ class TierShape(msgspec.Struct, frozen=True, kw_only=True):
     oversubscription: float = 1.0
     radix: int = DEFAULT_RADIX
     rails_meet: bool = True
+    planes: int = 1
+    full_units: bool = False
+    units_per_pod: int | None = None
+    core_oversubscription: float | None = None
 
 
 class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a regular fabric. ``rails`` leaves a unit; a host's NIC r hangs on rail r."""
+    """Sizes of one plane of a regular fabric. A host's NIC r hangs on rail r."""
 
     hosts: int
     rails: int
@@ -51,6 +65,9 @@ class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
     """0 without a core."""
     rails_meet: bool = True
     """False: every rail is a fabric of its own (rail-only)."""
+    planes: int = 1
+    core_cables_per_leaf: float | None = None
+    """Cables of a pod to the core, over its leaves; ``None``: as many as uplinks."""
 
     @property
     def units(self) -> int:
@@ -67,18 +84,44 @@ class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Number of pods (rails, where they do not meet)."""
         return math.ceil(self.units / self.units_per_pod) if self.rails_meet else self.rails
 
+    @property
+    def switches(self) -> tuple[int, int, int]:
+        """Leaf, spine and core switches of all planes."""
+        spines = self.pods * self.spines_per_pod
+        return self.leaves * self.planes, spines * self.planes, self.core_switches * self.planes
+
+    @property
+    def up_per_leaf(self) -> float:
+        """Cables of a pod to the core, over its leaves; 0 without a core."""
+        if not self.core_switches:
+            return 0.0
+        given = self.core_cables_per_leaf
+        return float(self.uplinks) if given is None else given
+
+    def core_cables(self, leaves_in_pod: Longs) -> Longs:
+        """Return the cables of each pod to the core, on one plane."""
+        counts: Longs = np.rint(leaves_in_pod * self.up_per_leaf).astype(np.int64)
+        counts[:] = np.maximum(counts, 1 if self.core_switches else 0)
+        return counts
+
 
 def plan_tiers(shape: TierShape) -> TierPlan:
     """Return the sizes of the fabric; see the module docstring."""
-    _, uplinks = _leaf_cable_counts(shape)
+    downlinks, uplinks = _leaf_cable_counts(shape)
     units, leaves = _joined_leaves(shape)
     if leaves == 1:
         return _plan(shape, (0, units, 0, 0))
-    if not shape.rails_meet or math.ceil(leaves * uplinks / shape.radix) <= uplinks:
+    in_one_pod = units <= (shape.units_per_pod or 0)
+    fits = shape.units_per_pod is None and math.ceil(leaves * uplinks / shape.radix) <= uplinks
+    if in_one_pod or fits or not shape.rails_meet:
         return _plan(shape, (uplinks, units, _spines(uplinks, leaves * uplinks / shape.radix), 0))
-    units_per_pod = max(1, shape.radix // 2 // shape.rails)
-    spines = _spines(uplinks, units_per_pod * shape.rails * uplinks / (shape.radix / 2))
-    return _plan(shape, (uplinks, units_per_pod, spines, math.ceil(leaves * uplinks / shape.radix)))
+    units_per_pod = shape.units_per_pod or max(1, shape.radix // 2 // shape.rails)
+    over = shape.core_oversubscription
+    up_per_leaf = uplinks if over is None else downlinks / over
+    ports = units_per_pod * shape.rails * (uplinks + up_per_leaf)
+    core = max(1, math.ceil(leaves * up_per_leaf / shape.radix))
+    sizes = (uplinks, units_per_pod, _spines(uplinks, ports / shape.radix), core)
+    return _plan(shape, sizes, None if over is None else up_per_leaf)
 
 
 def _joined_leaves(shape: TierShape) -> tuple[int, int]:
@@ -89,7 +132,9 @@ def _joined_leaves(shape: TierShape) -> tuple[int, int]:
 
 def _leaf_cable_counts(shape: TierShape) -> tuple[int, int]:
     """Return cables of one leaf: down to NICs, up to spines."""
-    per_unit = min(shape.hosts_per_unit, shape.hosts)
+    per_unit = shape.hosts_per_unit
+    if not shape.full_units:
+        per_unit = min(per_unit, shape.hosts)
     downlinks = math.ceil(per_unit * shape.nics_per_host / shape.rails)
     if _joined_leaves(shape)[1] == 1:
         return downlinks, 0
@@ -113,7 +158,9 @@ def fit_unit(shape: TierShape) -> TierShape:
     return msgspec.structs.replace(shape, hosts_per_unit=1)
 
 
-def _plan(shape: TierShape, sizes: tuple[int, int, int, int]) -> TierPlan:
+def _plan(
+    shape: TierShape, sizes: tuple[int, int, int, int], core_cables_per_leaf: float | None = None
+) -> TierPlan:
     uplinks, units_per_pod, spines, core = sizes
     return TierPlan(
         hosts=shape.hosts,
@@ -124,6 +171,8 @@ def _plan(shape: TierShape, sizes: tuple[int, int, int, int]) -> TierPlan:
         spines_per_pod=spines,
         core_switches=core,
         rails_meet=shape.rails_meet,
+        planes=shape.planes,
+        core_cables_per_leaf=core_cables_per_leaf,
     )
 
 
@@ -137,31 +186,27 @@ def tiered_network(plan: TierPlan, rate_bytes_per_s: float, origin: Origin) -> T
     leaf = np.arange(plan.leaves, dtype=np.int32)
     unit, rail = leaf // plan.rails, leaf % plan.rails
     pod = unit // plan.units_per_pod if plan.rails_meet else rail
-    start = np.arange(plan.leaves + 1, dtype=np.int64) * plan.uplinks
-    lower, upper = _leaf_cables(plan, leaf, pod)
-    pod_start = np.full(plan.pods + 1, start[-1], dtype=np.int64)
-    if plan.core_switches:
-        leaves_in_pod = np.bincount(pod, minlength=plan.pods).astype(np.int64)
-        pod_start = start[-1] + np.concatenate([[0], np.cumsum(leaves_in_pod * plan.uplinks)])
-        low, high = _core_cables(plan, leaves_in_pod)
-        lower, upper = np.concatenate([lower, low]), np.concatenate([upper, high])
+    leaves_in_pod = np.bincount(pod, minlength=plan.pods).astype(np.int64)
+    start = np.arange(plan.leaves + 1, dtype=np.int64) * plan.uplinks * plan.planes
+    counts = plan.core_cables(leaves_in_pod) * plan.planes
+    pod_start = start[-1] + np.concatenate([[0], np.cumsum(counts)])
+    first, second = _leaf_cables(plan, leaf, pod), _core_cables(plan, counts)
+    lower, upper = (np.concatenate(ends) for ends in zip(first, second, strict=True))
     tier = np.zeros(len(lower), dtype=np.uint8)
     tier[start[-1] :] = 1
     cables = Cables(
-        lower=lower.astype(np.int32),
-        upper=upper.astype(np.int32),
+        lower=lower,
+        upper=upper,
         tier=tier,
         tier_names=("leaf-spine", "spine-core"),
         rate_bytes_per_s=np.full(len(lower), rate_bytes_per_s),
         origin=origin,
     )
-    spines = plan.pods * plan.spines_per_pod
-    joined = plan.rails_meet and (plan.leaves == 1 or spines > 0)
+    joined = plan.rails_meet and (plan.leaves == 1 or plan.spines_per_pod > 0)
     return TieredNetwork(
-        switch_names=TierNames(
-            plan.leaves, plan.rails, spines, plan.spines_per_pod, plan.core_switches
-        ),
-        switch_of_leaf=leaf,
+        switch_names=_names(plan),
+        # A NIC's ports on all planes are one link, drawn to the leaf of the first.
+        switch_of_leaf=leaf * plan.planes,
         unit_of_leaf=unit,
         pod_of_leaf=pod.astype(np.int32),
         component_of_leaf=np.zeros_like(leaf) if joined else rail,
@@ -171,42 +216,39 @@ def tiered_network(plan: TierPlan, rate_bytes_per_s: float, origin: Origin) -> T
     )
 
 
+def _names(plan: TierPlan) -> TierNames | PlaneNames:
+    names = TierNames(
+        plan.leaves,
+        plan.rails,
+        plan.pods * plan.spines_per_pod,
+        plan.spines_per_pod,
+        plan.core_switches,
+    )
+    return PlaneNames(names, plan.planes) if plan.planes > 1 else names
+
+
 def _leaf_cables(plan: TierPlan, leaf: Ints, pod: Ints) -> tuple[Ints, Ints]:
-    lower = np.repeat(leaf, plan.uplinks)
-    cable = np.tile(np.arange(plan.uplinks, dtype=np.int32), plan.leaves)
-    spine = cable % max(plan.spines_per_pod, 1)
-    upper = plan.leaves + np.repeat(pod, plan.uplinks) * plan.spines_per_pod + spine
-    return lower, upper.astype(np.int32)
+    """Return the ends of the leaves' cables: leaf by leaf, plane by plane."""
+    per_leaf = plan.uplinks * plan.planes
+    cable = np.tile(np.arange(per_leaf, dtype=np.int32), plan.leaves)
+    plane, number = cable // max(plan.uplinks, 1), cable % max(plan.uplinks, 1)
+    lower = np.repeat(leaf, per_leaf) * plan.planes + plane
+    spine = _spine(plan, np.repeat(pod, per_leaf), number % max(plan.spines_per_pod, 1), plane)
+    return lower, spine
 
 
-def _core_cables(plan: TierPlan, leaves_in_pod: Longs) -> tuple[Longs, Longs]:
-    counts = leaves_in_pod * plan.uplinks
-    pod = np.repeat(np.arange(plan.pods), counts)
-    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    first_spine = plan.leaves
-    lower = first_spine + pod * plan.spines_per_pod + number % plan.spines_per_pod
-    core = number % plan.core_switches
-    return lower, first_spine + plan.pods * plan.spines_per_pod + core
+def _spine(plan: TierPlan, pod: AnyInts, number: AnyInts, plane: AnyInts) -> Ints:
+    """Return the switch of a spine: of all planes together, plane fastest."""
+    spine = (plan.leaves + pod * plan.spines_per_pod + number) * plan.planes + plane
+    return spine.astype(np.int32)
 
 
-def core_idealised(plan: TierPlan, radix: int) -> list[Finding]:
-    """Say where one tier of core switches (rail-only: of spines) could not reach every pod."""
-    if plan.core_switches:
-        count, what, above = plan.pods, "pods on core switches", "one tier of core"
-    elif not plan.rails_meet:
-        count, what, above = plan.units, "units on spines", "one tier of spines"
-    else:
-        return []
-    if count <= radix:
-        return []
-    return [
-        Finding(
-            "fabric/core-idealised",
-            Severity.NOTE,
-            Place(subject="cluster.fabric"),
-            f"{count} {what} of {radix} ports need more than {above}; "
-            "it is drawn as one that blocks nothing.",
-            {"pods" if plan.core_switches else "units": count, "radix": radix},
-            "fabric: {preset: rail-optimized, radix: …} with the ports of your switches",
-        )
-    ]
+def _core_cables(plan: TierPlan, counts: Longs) -> tuple[Ints, Ints]:
+    """Return the ends of the pods' cables to the core: pod by pod, plane by plane."""
+    pod = np.repeat(np.arange(len(counts)), counts)
+    index = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    number, plane = index // plan.planes, index % plan.planes
+    lower = _spine(plan, pod, number % max(plan.spines_per_pod, 1), plane)
+    first_core = plan.leaves + plan.pods * plan.spines_per_pod
+    core = (first_core + number % max(plan.core_switches, 1)) * plan.planes + plane
+    return lower, core.astype(np.int32)
