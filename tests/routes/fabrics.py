@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
@@ -60,16 +61,28 @@ def make_node(dice: random.Random, name: str = "box", nvlink: str | None = None)
     )
 
 
-def make_hosts(dice: random.Random, count: int) -> HostSet:
+def degraded(dice: random.Random, node: NodeType) -> NodeType:
+    """A switch box of which some GPUs have fallen off, or have other rates than their peers."""
+    gpus = tuple(gpu for gpu in range(node.num_gpus) if dice.random() < 0.6)
+    rates = tuple(dice.choice([450.0, 425.0]) for _ in range(node.num_gpus))
+    return msgspec.structs.replace(node, nvlink_gpus=gpus, nvlink_rates=rates)
+
+
+def make_hosts(dice: random.Random, count: int, *, mixed: bool = False) -> HostSet:
     types = tuple(make_node(dice, f"box{i}") for i in range(dice.choice([1, 1, 2, 3])))
+    if mixed:
+        types = tuple(
+            degraded(dice, one) if one.nvlink == "switch" and dice.random() < 0.8 else one
+            for one in types
+        )
     kinds = np.array([dice.randrange(len(types)) for _ in range(count)], dtype=np.int32)
     return HostSet([f"h{i}" for i in range(count)], types, kinds)
 
 
-def regular(dice: random.Random) -> Fabric:
+def regular(dice: random.Random, *, mixed: bool = False) -> Fabric:
     """Rail-optimised, rail-only or leaf-spine; often oversubscribed; up to three tiers."""
     count = dice.randint(2, 9)
-    hosts = make_hosts(dice, count)
+    hosts = make_hosts(dice, count, mixed=mixed)
     most = max(len(one.nics) for one in hosts.types)
     kind = dice.choice(["rail", "rail", "rail-only", "leaf-spine"])
     rails = 1 if kind == "leaf-spine" else max(most, 1)
@@ -91,9 +104,9 @@ def regular(dice: random.Random) -> Fabric:
     return _finish(dice, hosts, network, leaf, rail)
 
 
-def irregular(dice: random.Random) -> Fabric:
+def irregular(dice: random.Random, *, mixed: bool = False) -> Fabric:
     """Leaves and one or two levels of switches, joined by random bundles of cables."""
-    hosts = make_hosts(dice, dice.randint(2, 7))
+    hosts = make_hosts(dice, dice.randint(2, 7), mixed=mixed)
     network = random_graph(dice)
     leaf, rail = [], []
     for one in hosts.type_of_host.tolist():

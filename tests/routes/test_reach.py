@@ -80,17 +80,19 @@ def _brute_force(fabric: Fabric, group: list[int]) -> int:
             if island[a] == island[b]:
                 continue
             switched = fabric.nvlink_domain_of_slot[a] >= 0
-            relays = [s for s in group if island[s] == island[a]] if switched else [a]
+            on = fabric.nvlink_domain_of_slot
+            relays = [s for s in group if on[s] == on[a]] if switched else [a]
             ways = {component[s] for s in relays} - {-1}
             count += component[b] >= 0 and bool(ways) and component[b] not in ways
     return count
 
 
-def test_reach_equals_a_walk_over_all_pairs() -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+def test_reach_equals_a_walk_over_all_pairs(mixed: bool) -> None:
     bad = 0
     for seed in range(800):
         dice = random.Random(seed)
-        fabric = dice.choice([regular, irregular])(dice)
+        fabric = dice.choice([regular, irregular])(dice, mixed=mixed)
         groups = make_groups(dice, fabric)
         reach = reach_of(GroupSlots.of(groups, np.arange(fabric.num_slots), fabric).cells, fabric)
         assert reach is not None

@@ -12,8 +12,11 @@ Rules it states in its own words:
   member of the cell. Over an NVLink switch the last member hands over to the owner (``pxn-exit``),
   or the ring leaves where it is, the chains of all members as starting points taking equal parts
   (``alternating``). Without a switch the last member reaches the NIC over PCIe;
+* a cell of which only some members hang on a switch: each edge goes by the switch where both its
+  ends hang on it, else by the board; the last member hands over to the owner where both do;
 * all-to-all: a pair of islands is bridged by the first member in the sender's host, else in its
-  island, whose NIC is on the receiver's rail; else by the sender's own NIC;
+  island, whose NIC is on the receiver's rail; else by the sender's own NIC. Who hangs on no switch
+  has no relay and is none; two GPUs of one host never use the network;
 * a flow that no path joins is lost and loads nothing outside its GPUs.
 """
 
@@ -224,8 +227,17 @@ class Walk:
             found.setdefault(self.island[slot], []).append(slot)
         return [sorted(one, key=self.nic.__getitem__) for one in found.values()]
 
-    def has_switch(self, slot: int) -> bool:
-        return self.domain[slot] >= 0
+    def all_switched(self, cell: list[int]) -> bool:
+        return all(self.domain[slot] >= 0 for slot in cell)
+
+    def by_switch(self, a: int, b: int) -> bool:
+        return self.domain[a] >= 0 and self.domain[a] == self.domain[b]
+
+    def hop(self, a: int, b: int, size: float) -> None:
+        if self.by_switch(a, b):
+            self.over_switch(a, b, size)
+        else:
+            self.over_board(a, b, size)
 
     def ring(self, group: list[int], edge_bytes: float, form: str) -> None:
         if len(group) < 2:
@@ -233,9 +245,8 @@ class Walk:
         cells = self.cells(group)
         if len(cells) == 1:
             cell = cells[0]
-            hop = self.over_switch if self.has_switch(cell[0]) else self.over_board
             for a, b in zip(cell, cell[1:] + cell[:1], strict=True):
-                hop(a, b, edge_bytes)
+                self.hop(a, b, edge_bytes)
             return
         nics = [sorted({self.nic[slot] for slot in cell} - {-1}) for cell in cells]
         channels = min(len(one) for one in nics)
@@ -246,7 +257,7 @@ class Walk:
                 self._channel(cells, [one[c] for one in nics], edge_bytes / channels, form)
             return
         for cell in cells:
-            if self.has_switch(cell[0]):
+            if self.all_switched(cell):
                 self._inside(cell, cell[0], edge_bytes, form)
 
     def _channel(self, cells: Groups, nics: list[int], size: float, form: str) -> None:
@@ -266,10 +277,13 @@ class Walk:
         k = len(cell)
         if k == 1:
             return owner
-        if not self.has_switch(owner):
+        if not self.all_switched(cell):
             chain = self._from(cell, cell.index(owner))
             for a, b in pairwise(chain):
-                self.over_board(a, b, size)
+                self.hop(a, b, size)
+            if self.by_switch(chain[-1], owner):
+                self.over_switch(chain[-1], owner, size)
+                return owner
             return chain[-1]
         if form == "pxn-exit":
             chain = self._from(cell, cell.index(owner))
@@ -292,22 +306,20 @@ class Walk:
             for b in group:
                 if a == b:
                     continue
-                if self.island[a] != self.island[b]:
-                    self.send(a, b, size, self._relay(group, a, b))
-                elif self.has_switch(a):
-                    self.over_switch(a, b, size)
+                if self.island[a] == self.island[b] or self.host[a] == self.host[b]:
+                    self.hop(a, b, size)
                 else:
-                    self.over_board(a, b, size)
+                    self.send(a, b, size, self._relay(group, a, b))
 
     def _relay(self, group: list[int], a: int, b: int) -> int | None:
-        if not self.has_switch(a) or self.nic[b] < 0 or self.rail[self.nic[b]] < 0:
+        if self.domain[a] < 0 or self.nic[b] < 0 or self.rail[self.nic[b]] < 0:
             return None
         wanted = self.rail[self.nic[b]]
         able = [
             slot
             for cell in self.cells(group)
             for slot in cell
-            if self.island[slot] == self.island[a]
+            if self.by_switch(slot, a)
             and self.nic[slot] >= 0
             and self.rail[self.nic[slot]] == wanted
         ]
@@ -317,9 +329,7 @@ class Walk:
     def transfer(self, a: int, b: int, size: float) -> None:
         if a == b:
             return
-        if self.has_switch(a) and self.domain[a] == self.domain[b]:
-            self.over_switch(a, b, size)
-        elif self.host[a] == self.host[b]:
-            self.over_board(a, b, size)
+        if self.by_switch(a, b) or self.host[a] == self.host[b]:
+            self.hop(a, b, size)
         else:
             self.send(a, b, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,16 @@ class HostSet:
         counts = np.array(values, dtype=np.int64)[self.type_of_host]
         return np.concatenate([[0], np.cumsum(counts)])
 
+    def per_gpu(self, values: Sequence[Sequence[object]], dtype: type) -> NDArray[Any]:
+        """Return what each type says of its GPUs, for every slot: ``[S]``."""
+        flat: NDArray[Any] = np.array([one for each in values for one in each], dtype=dtype)
+        count = np.array([len(each) for each in values], dtype=np.int64)
+        first = (np.cumsum(count) - count)[self.type_of_host]
+        slots = count[self.type_of_host]
+        start = np.cumsum(slots) - slots
+        local = np.arange(int(slots.sum())) - np.repeat(start, slots)
+        return flat[np.repeat(first, slots) + local]
+
 
 def build_fabric(
     hosts: HostSet,
@@ -54,8 +65,8 @@ def build_fabric(
     if nvlink_domain_of_host is None:
         nvlink_domain_of_host = np.arange(len(hosts.names), dtype=np.int32)
         domain_names = hosts.names
-    switched = np.array([one.nvlink == "switch" for one in hosts.types])[hosts.type_of_host]
-    domain = np.where(switched, nvlink_domain_of_host, NONE)[host_of_slot].astype(np.int32)
+    on_switch = hosts.per_gpu([one.on_switch() for one in hosts.types], bool)
+    domain = np.where(on_switch, nvlink_domain_of_host[host_of_slot], NONE).astype(np.int32)
     leaf = wiring.leaf_of_nic if wiring else np.full(len(host_of_nic), NONE, dtype=np.int32)
     rail = wiring.rail_of_nic if wiring else np.full(len(host_of_nic), NONE, dtype=np.int32)
     frame = _Frame(hosts, slot_start, nic_start, domain, len(domain_names or ()))
@@ -70,7 +81,7 @@ def build_fabric(
         gpu_of_slot=gpu_of_slot,
         nic_of_slot=_nic_of_slot(hosts, slot_start, nic_start, leaf if wiring else None),
         nvlink_domain_of_slot=domain,
-        island_of_slot=_islands(host_of_slot, domain),
+        island_of_slot=_islands(host_of_slot, domain, nvlink_domain_of_host),
         host_of_nic=host_of_nic,
         leaf_of_nic=leaf,
         rail_of_nic=rail,
@@ -92,14 +103,31 @@ def _owner(start: NDArray[np.int64]) -> Ints:
     return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
 
 
-def _islands(host_of_slot: Ints, domain: Ints) -> Ints:
-    """Hosts that share an NVLink domain are one island; others are islands of their own."""
+def _islands(host_of_slot: Ints, domain: Ints, domain_of_host: Ints) -> Ints:
+    """Hosts that share an NVLink domain are one island; others are islands of their own.
+
+    A GPU that has fallen off a switch of several hosts reaches its own host by PCIe and no other
+    one, so it is no part of that island: it has one of its own, numbered after the hosts.
+    """
     if len(host_of_slot) == 0:
         return host_of_slot
     first_host = np.full(int(domain.max(initial=-1)) + 2, np.iinfo(np.int32).max, dtype=np.int32)
     known = domain >= 0
     np.minimum.at(first_host, domain[known], host_of_slot[known])
-    return np.where(known, first_host[domain], host_of_slot).astype(np.int32)
+    island = np.where(known, first_host[domain], host_of_slot).astype(np.int32)
+    last_host = np.full(len(first_host), NONE, dtype=np.int32)
+    np.maximum.at(last_host, domain[known], host_of_slot[known])
+    apart = ~known & _has_known(host_of_slot, known, len(domain_of_host))
+    apart[apart] = (first_host != last_host)[domain_of_host[host_of_slot[apart]]]
+    island[apart] = len(domain_of_host) + host_of_slot[apart]
+    return island
+
+
+def _has_known(host_of_slot: Ints, known: NDArray[np.bool_], hosts: int) -> NDArray[np.bool_]:
+    """Tell for each slot whether any slot of its host is ``known``."""
+    any_known = np.zeros(hosts, dtype=bool)
+    any_known[host_of_slot[known]] = True
+    return any_known[host_of_slot]
 
 
 def _nic_of_slot(
@@ -197,26 +225,25 @@ def _nvlink_block(
     into = np.full(frame.slots, NONE, dtype=np.int64)
     slots = np.flatnonzero(frame.domain >= 0)
     switch = frame.slots + frame.nics + frame.domain[slots]
-    type_of_slot = np.repeat(frame.hosts.type_of_host, np.diff(frame.slot_start))[slots]
     for ids, direction in ((out, "out"), (into, "in")):
-        by_type = np.array(
-            [
-                builder.class_id(
-                    LinkClass(
-                        "nvlink",
-                        direction,
-                        None,
-                        node.nvlink_bytes_per_s,
-                        node.origins.get("nvlink", Origin.ASSUMED),
-                    )
-                )
-                for node in frame.hosts.types
-            ],
-            dtype=np.uint16,
+        classes = frame.hosts.per_gpu(
+            [_nvlink_classes(builder, node, direction) for node in frame.hosts.types], np.uint16
         )
         tail, head = (slots, switch) if direction == "out" else (switch, slots)
-        ids[slots] = builder.add(by_type[type_of_slot], tail, head) + np.arange(len(slots))
+        ids[slots] = builder.add(classes[slots], tail, head) + np.arange(len(slots))
     return out, into
+
+
+def _nvlink_classes(builder: LinkTableBuilder, node: NodeType, direction: str) -> list[int]:
+    """Return the class of each GPU's links into the switch."""
+    origin = node.origins.get("nvlink", Origin.ASSUMED)
+    rates = node.switch_rates_bytes_per_s()
+    by_rate = {
+        rate: builder.class_id(LinkClass("nvlink", direction, None, rate, origin))
+        for rate, hangs in zip(rates, node.on_switch(), strict=True)
+        if hangs
+    }
+    return [by_rate.get(rate, 0) for rate in rates]
 
 
 def _local_block(

@@ -7,12 +7,16 @@ which NIC each GPU sends by, and the PCIe paths.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from meshwright.cluster.degraded.nvlink import model_of
+from meshwright.cluster.degraded.nvlink_model import below_model
 from meshwright.cluster.facts import PATH_CLASSES, Facts, Nic, NvlinkPair, nearest_nics
 from meshwright.cluster.gpus import GpuModel
+from meshwright.cluster.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
 from meshwright.cluster.pcie import LocalGraph, LocalLink, guess_chains, local_graph
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
@@ -20,8 +24,6 @@ from meshwright.units import format_rate, gb_per_s, gbit_per_s
 
 CPU_RATE_BYTES_PER_S = gb_per_s(22.0)
 """Between sockets, one direction: NCCL's figure for Sapphire Rapids (``src/graph/topo.h``)."""
-MOST_NVLINKS = 18
-"""Links of a GPU: no generation up to Blackwell has more, so more to all others means a switch."""
 PCIE_RATE_BYTES_PER_S = gb_per_s(64.0)
 """PCIe 5 x16, one direction, where the GPU model does not say."""
 
@@ -48,12 +50,26 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     nvlink: str
     """``switch``, ``mesh``, ``none`` or ``unknown``."""
     nvlink_bytes_per_s: float | None
-    """One GPU into the switch (``switch`` only)."""
+    """One GPU into the switch (``switch`` only); what most GPUs have where links are down."""
     graph: LocalGraph
     nvlink_domain_hosts: int = 1
     """Hosts of one NVLink domain (18 in an NVL72 rack)."""
+    nvlink_rates: tuple[float | None, ...] | None = None
+    """Rate of each GPU into the switch where they differ; ``None``: all as above."""
+    nvlink_gpus: tuple[int, ...] | None = None
+    """Positions of the GPUs that hang on the switch where some do not; ``None``: all."""
     origins: Mapping[str, Origin] = {}
     """Origin of ``nvlink``, ``nic``, ``pcie`` and ``cpu`` rates and of the ``paths``."""
+
+    def on_switch(self) -> tuple[bool, ...]:
+        """Tell for each GPU whether it hangs on an NVLink switch."""
+        if self.nvlink != "switch" or self.nvlink_gpus is None:
+            return (self.nvlink == "switch",) * self.num_gpus
+        return tuple(gpu in self.nvlink_gpus for gpu in range(self.num_gpus))
+
+    def switch_rates_bytes_per_s(self) -> tuple[float | None, ...]:
+        """Return the rate of each GPU into the switch, one direction."""
+        return self.nvlink_rates or (self.nvlink_bytes_per_s,) * self.num_gpus
 
 
 def assign_nics(
@@ -85,7 +101,7 @@ def node_from_facts(
     gpus = facts.gpus or ()
     nics, members = _bundle_ports(facts.nics or (), nic_rate_bytes_per_s, gpu)
     nearest = _nearest_bundles(facts, members)
-    nvlink, rate, mesh = _nvlink(facts.nvlink_pairs, gpu, len(gpus))
+    nvlink = _nvlink(facts.nvlink_pairs, gpu, [one.index for one in gpus])
     chains = facts.pcie_chains
     if chains is None:
         chains = guess_chains(facts)
@@ -113,16 +129,24 @@ def node_from_facts(
         num_gpus=len(gpus),
         nics=nics,
         nic_of_gpu=assign_nics(nearest, len(gpus)),
-        nvlink=nvlink,
-        nvlink_bytes_per_s=rate,
-        graph=local_graph(devices, chains, mesh, CPU_RATE_BYTES_PER_S, pcie_rate),
+        nvlink=nvlink.kind,
+        nvlink_bytes_per_s=nvlink.bytes_per_s,
+        graph=local_graph(devices, chains, nvlink.mesh, CPU_RATE_BYTES_PER_S, pcie_rate),
+        nvlink_rates=nvlink.rates,
+        nvlink_gpus=nvlink.gpus,
         origins=origins,
     )
-    if nvlink == "unknown" and len(gpus) > 1:
+    return node, [*findings, *_said(facts, gpu, node)]
+
+
+def _said(facts: Facts, gpu: GpuModel | None, node: NodeType) -> list[Finding]:
+    """Return what the file does not say or what falls short of the model."""
+    findings = below_model(facts, gpu) if model_of(facts) is None else []
+    if node.nvlink == "unknown" and node.num_gpus > 1:
         findings.append(_nvlink_unknown(facts.path))
-    if nics and origins["nic"] is Origin.ASSUMED:
-        findings.append(_nic_rate_assumed(facts.path, nics[0].rate_bytes_per_s))
-    return node, findings
+    if node.nics and node.origins["nic"] is Origin.ASSUMED:
+        findings.append(_nic_rate_assumed(facts.path, node.nics[0].rate_bytes_per_s))
+    return findings
 
 
 def _pcie_origin(facts: Facts, gpu: GpuModel | None) -> Origin:
@@ -174,26 +198,31 @@ def _nearest_bundles(
     }
 
 
+class _Nvlink(msgspec.Struct, frozen=True):
+    """NVLink of a host, as ``NodeType`` has it; ``mesh`` are its direct links."""
+
+    kind: str
+    bytes_per_s: float | None = None
+    rates: tuple[float | None, ...] | None = None
+    gpus: tuple[int, ...] | None = None
+    mesh: tuple[LocalLink, ...] = ()
+
+
 def _nvlink(
-    pairs: tuple[NvlinkPair, ...] | None, gpu: GpuModel | None, num_gpus: int
-) -> tuple[str, float | None, list[LocalLink]]:
-    """Tell a switch from a mesh: NVk for all pairs with k the GPU's full count means a switch."""
+    pairs: tuple[NvlinkPair, ...] | None, gpu: GpuModel | None, numbers: Sequence[int]
+) -> _Nvlink:
+    """Return how the GPUs of these numbers are joined."""
     if pairs is None:
         # A skeleton says nothing of NVLink; NCCL fills it in at run time.
         if gpu is not None and gpu.nvlink_kind == "switch":
-            return "switch", gpu.nvlink_bytes_per_s, []
-        return "unknown", None, []
+            return _Nvlink("switch", gpu.nvlink_bytes_per_s)
+        return _Nvlink("unknown")
     if not pairs:
-        return "none", None, []
-    complete = len(pairs) == num_gpus * (num_gpus - 1) // 2
-    least = min(pair.count for pair in pairs)
-    full = gpu.nvlink_links if gpu is not None else MOST_NVLINKS
-    shared = any(pair.via_switch for pair in pairs)
-    if complete and (shared or 0 < full < least * (num_gpus - 1)):
-        per_link = gpu.nvlink_link_bytes_per_s if gpu else None
-        links = min(least, full) if full else least
-        rate = gpu.nvlink_bytes_per_s if gpu and links == full else None
-        return "switch", rate or (per_link * links if per_link else None), []
+        return _Nvlink("none")
+    via_switch = any(pair.via_switch for pair in pairs)
+    shape = nvlink_shape(pair_counts(pairs), gpu, via_switch=via_switch)
+    if shape.is_switch:
+        return _on_switch(shape, gpu, numbers)
     # Without the model a link's rate is unknown, not some usual rate.
     per_link = gpu.nvlink_link_bytes_per_s if gpu and gpu.nvlink_link_bytes_per_s else math.nan
     mesh = []
@@ -201,7 +230,30 @@ def _nvlink(
     for pair in pairs:
         a, b = f"gpu{pair.a}", f"gpu{pair.b}"
         mesh += [LocalLink(t, h, kind, per_link * pair.count) for t, h in ((a, b), (b, a))]
-    return "mesh", None, mesh
+    return _Nvlink("mesh", mesh=tuple(mesh))
+
+
+def _on_switch(shape: NvlinkShape, gpu: GpuModel | None, numbers: Sequence[int]) -> _Nvlink:
+    """Return who hangs on the switch and at which rate: a link that is down slows its GPU only."""
+    rate_of = {links: _switch_rate(links, gpu) for links in set(shape.links.values())}
+    counts = Counter(shape.links.values())
+    usual = max(counts, key=lambda links: (counts[links], links))
+    rates = None
+    if len(set(rate_of.values())) > 1:
+        rates = tuple(
+            rate_of[shape.links[number]] if number in shape.links else None for number in numbers
+        )
+    gpus = tuple(at for at, number in enumerate(numbers) if number in shape.links)
+    return _Nvlink("switch", rate_of[usual], rates, gpus if len(gpus) < len(numbers) else None)
+
+
+def _switch_rate(links: int, gpu: GpuModel | None) -> float | None:
+    if gpu is None:
+        return None
+    full = gpu.nvlink_links
+    if links >= full > 0 and gpu.nvlink_bytes_per_s:
+        return gpu.nvlink_bytes_per_s
+    return gpu.nvlink_link_bytes_per_s * links or None
 
 
 def _paths_guessed(path: str) -> Finding:

@@ -20,23 +20,10 @@ _LISTED = 100
 
 _REMEDY = {
     "topology/leaf-missing": "look whether the switch is down, or the listing was taken from one side of it",
-    "topology/rail-miscabled": "swap the two cables at the host or at the leaves, and list the fabric again",
     "topology/spine-cables-missing": "look for cables that are down on these ports (iblinkinfo)",
     "topology/spine-unreached": "look for cables that are down, or for a design with fewer spines a leaf",
 }
 """What to do about a fault, where something can be done."""
-
-
-class Plug(msgspec.Struct, frozen=True):
-    """A cable between a named host's adapter and a leaf."""
-
-    host: str
-    leaf: str
-    name: str
-    family: str
-    """The adapter's name without its numbers."""
-    key: tuple[int, ...]
-    """Numbers in the adapter's name, then its port: the order of a host's adapters."""
 
 
 class MissingLeaf(msgspec.Struct, frozen=True):
@@ -51,9 +38,6 @@ class MissingLeaf(msgspec.Struct, frozen=True):
 
 Pod = Mapping[tuple[str, str], int]
 """Number of cables by leaf and spine, of one connected part of the fabric."""
-
-_Slot = tuple[int, str, tuple[int, ...]]
-"""Unit of the host, family and key of the adapter."""
 
 
 class FaultFinder:
@@ -89,45 +73,6 @@ class FaultFinder:
             "first_host": missing.first_host,
         }
         return self._finding("topology/leaf-missing", Severity.WARNING, message, numbers)
-
-    def miscabled(
-        self,
-        plugs: Sequence[Plug],
-        unit_of_host: Mapping[str, int],
-        unit_of_leaf: Mapping[str, int],
-    ) -> list[Finding]:
-        """Report adapters on another leaf than the same adapter of most hosts of their unit."""
-        expected = _expected_leaves(plugs, unit_of_host, unit_of_leaf)
-        wrong: dict[str, list[tuple[Plug, str]]] = defaultdict(list)
-        for plug in plugs:
-            slot = (unit_of_host[plug.host], plug.family, plug.key)
-            right = expected.get(slot, plug.leaf)
-            if right != plug.leaf:
-                wrong[plug.host].append((plug, right))
-        if not wrong:
-            return []
-        usual: dict[str, Counter[str]] = defaultdict(Counter)
-        for plug in plugs:
-            usual[plug.leaf][plug.name] += 1
-        return [self._misplaced(host, own, usual) for host, own in wrong.items()]
-
-    def _misplaced(
-        self, host: str, plugs: list[tuple[Plug, str]], usual: Mapping[str, Counter[str]]
-    ) -> Finding:
-        names = self._names
-        words = [
-            f"{plug.name} is on {names[plug.leaf]} (most hosts there: "
-            f"{usual[plug.leaf].most_common(1)[0][0]}) and belongs on {names[right]}"
-            for plug, right in plugs
-        ]
-        numbers: dict[str, Number] = {
-            "host": host,
-            "adapters": [plug.name for plug, _ in plugs],
-            "leaves": [names[plug.leaf] for plug, _ in plugs],
-            "expected_leaves": [names[right] for _, right in plugs],
-        }
-        message = f"host {host}: {'; '.join(words)}"
-        return self._finding("topology/rail-miscabled", Severity.WARNING, message, numbers)
 
     def spine_cables(self, pods: Iterable[Pod]) -> list[Finding]:
         """Report leaf-spine pairs with fewer cables than usual, or with none in a full mesh.
@@ -195,19 +140,3 @@ class FaultFinder:
         self, rule: str, severity: Severity, message: str, numbers: dict[str, Number]
     ) -> Finding:
         return Finding(rule, severity, Place(self._path), message, numbers, _REMEDY.get(rule))
-
-
-def _expected_leaves(
-    plugs: Sequence[Plug], unit_of_host: Mapping[str, int], unit_of_leaf: Mapping[str, int]
-) -> dict[_Slot, str]:
-    """Return the leaf of most hosts of a unit, for adapters on several leaves, where it is clear."""
-    where: dict[_Slot, Counter[str]] = defaultdict(Counter)
-    for plug in plugs:
-        where[unit_of_host[plug.host], plug.family, plug.key][plug.leaf] += 1
-    expected: dict[_Slot, str] = {}
-    for slot, counts in where.items():
-        leaf, most = counts.most_common(1)[0]
-        clear = len(counts) > 1 and most >= 2 * (counts.total() - most)
-        if clear and unit_of_leaf[leaf] == slot[0]:
-            expected[slot] = leaf
-    return expected

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.switch_faults import FaultFinder, MissingLeaf, Plug, Pod
+from meshwright.cluster.switch_faults import FaultFinder, MissingLeaf, Pod
+from meshwright.cluster.switch_swaps import Plug, SwapFinder
 from meshwright.findings import Finding
 
 _MAX_LEAVES_OF_HOST = 32
@@ -54,16 +55,17 @@ def derive_levels(facts: Facts) -> SwitchLevels:
 
     Facts without cables give empty maps. Linear in the number of cables.
     """
-    fabric = _Fabric(facts)
+    fabric = Cabling(facts)
     levels = fabric.levels()
     leaves = [switch for switch, level in levels.items() if level == 0]
     units = _Units(leaves, fabric.plugs)
     rails = _Rails(units, fabric.plugs)
     faults = FaultFinder(facts.path, fabric.names)
+    swaps = SwapFinder(facts.path, fabric.names, fabric.plugs)
     findings = (
         *(faults.rails_unknown(unit, alike) for unit, alike in rails.unknown.items()),
         *(faults.leaf_missing(missing) for missing in rails.missing),
-        *faults.miscabled(fabric.plugs, units.home, units.unit_of_leaf),
+        *swaps.findings(units.home, units.unit_of_leaf),
         *faults.spine_cables(_pods(levels, fabric.trunks)),
         *faults.without_hosts(levels),
     )
@@ -72,8 +74,8 @@ def derive_levels(facts: Facts) -> SwitchLevels:
     )
 
 
-class _Fabric:
-    """Cables sorted by what they join."""
+class Cabling:
+    """Cables of a source sorted by what they join; ``plugs`` are those of named hosts."""
 
     def __init__(self, facts: Facts) -> None:
         self.names = {switch.id: switch.name for switch in facts.switches or ()}
@@ -81,12 +83,14 @@ class _Fabric:
         self.plugs: list[Plug] = []
         self.leaf_of_nic: dict[str, str] = {}
         self.leaves: dict[str, None] = {}
+        self.nameless: Counter[str] = Counter()
+        """Cables of adapters without a host's name, by leaf."""
         hosts = {nic.guid: nic for nic in facts.nics or () if nic.guid is not None}
         words: dict[str, tuple[str, _Key]] = {}
         first_port: dict[str, int] = {}
         for cable in facts.cables or ():
             ends = ((cable.a, cable.a_port), (cable.b, cable.b_port))
-            for (near, _), (far, port) in (ends, ends[::-1]):
+            for (near, near_port), (far, port) in (ends, ends[::-1]):
                 nic = hosts.get(far)
                 if near not in self.names or nic is None:
                     continue
@@ -95,9 +99,14 @@ class _Fabric:
                 if number < first_port.get(far, number + 1):
                     first_port[far] = number
                     self.leaf_of_nic[far] = near
-                if nic.host is not None:
+                if nic.host is None:
+                    self.nameless[near] += 1
+                else:
                     family, key = words.setdefault(nic.name, _numbers(nic.name))
-                    self.plugs.append(Plug(nic.host, near, nic.name, family, (*key, number)))
+                    slot = (*key, number)
+                    self.plugs.append(
+                        Plug(nic.host, near, nic.name, family, slot, near_port, port, far)
+                    )
             if cable.a in self.names and cable.b in self.names and cable.a != cable.b:
                 self.trunks[min(cable.a, cable.b), max(cable.a, cable.b)] += 1
 

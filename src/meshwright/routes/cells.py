@@ -43,6 +43,12 @@ class Cells:
         """Return the number of cells of each group."""
         return np.diff(self.group_start)
 
+    def all_members(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell for each cell whether a property of members, ``holds[M]``, holds for all of them."""
+        missing = np.bincount(self.cell_of_member[~holds], minlength=len(self.group))
+        result: NDArray[np.bool_] = missing == 0
+        return result
+
     @property
     def next_cell(self) -> Longs:
         """Return the next cell of the same group, the first after the last."""

@@ -46,8 +46,11 @@ class GroupSlots:
 
 
 def _has_switch(fabric: Fabric, cells: Cells) -> NDArray[np.bool_]:
-    """Tell for each cell whether an NVLink switch joins its members."""
-    return fabric.nvlink_domain_of_slot[cells.slot[cells.start[:-1]]] >= 0
+    """Tell for each cell whether an NVLink switch joins all its members.
+
+    A GPU may have fallen off the switch; its cell is then passed edge by edge (``transfer``).
+    """
+    return cells.all_members(fabric.nvlink_domain_of_slot[cells.slot] >= 0)
 
 
 def ring(
@@ -86,13 +89,13 @@ def _ring_over_nvlink(
 def _ring_inside_host(
     cells: Cells, edge_bytes: Floats, into: LoadCollector, picked: NDArray[np.bool_]
 ) -> None:
-    """Add a whole ring inside one host without NVLink switch: each member to the next."""
+    """Add a whole ring inside one host that no NVLink switch joins: each member to the next."""
     member = np.flatnonzero(picked[cells.cell_of_member])
     if not len(member):
         return
     cell = cells.cell_of_member[member]
     follower = np.where(member + 1 < cells.start[cell + 1], member + 1, cells.start[cell])
-    into.gpu_to_gpu(cells.slot[member], cells.slot[follower], edge_bytes[cells.group[cell]])
+    transfer(cells.slot[member], cells.slot[follower], edge_bytes[cells.group[cell]], into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,30 +155,41 @@ def _cross_host(
     carried: tuple[Floats, Floats],
     into: LoadCollector,
 ) -> None:
-    """Without NVLink a channel enters at its NIC's member, passes all others, and leaves by PCIe.
+    """Where no switch joins all, a channel enters at its NIC's member and passes all others.
 
-    ``carried``: bytes of the channel, and those that arrive in the next cell.
+    The last one hands over to the first where a switch joins these two (both ring forms: the
+    chain has one end), else it reaches the NIC by PCIe. ``carried``: bytes of the channel, and
+    those that arrive in the next cell.
     """
     (cell, way), (share, arriving) = ways, carried
     first = exits.member[way] - cells.start[cell]
     size = cells.size[cell]
-    last = cells.start[cell] + (first + size - 1) % size
-    into.gpu_to_nic(cells.slot[last], exits.nic[way], arriving)
+    last = cells.slot[cells.start[cell] + (first + size - 1) % size]
+    owner = cells.slot[exits.member[way]]
+    back = _by_switch(into.fabric, last, owner) & (last != owner)
+    into.nvlink(last[back], owner[back], share[back])
+    into.gpu_to_nic(np.where(back, owner, last), exits.nic[way], arriving)
     hops = size - 1
     step = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
     base, begin, count = (np.repeat(one, hops) for one in (cells.start[cell], first, size))
     a = base + (begin + step) % count
     b = base + (begin + step + 1) % count
-    into.gpu_to_gpu(cells.slot[a], cells.slot[b], np.repeat(share, hops))
+    transfer(cells.slot[a], cells.slot[b], np.repeat(share, hops), into)
+
+
+def _by_switch(fabric: Fabric, a: Longs, b: Longs) -> NDArray[np.bool_]:
+    """Tell for each pair of slots whether an NVLink switch joins the two."""
+    domain = fabric.nvlink_domain_of_slot
+    joined: NDArray[np.bool_] = (domain[a] == domain[b]) & (domain[a] >= 0)
+    return joined
 
 
 def transfer(a: Longs, b: Longs, size_bytes: Floats, into: LoadCollector) -> None:
     """Add point-to-point flows between slots: NVLink, else inside the host, else own NIC to own NIC."""
     fabric = into.fabric
-    domain = fabric.nvlink_domain_of_slot
     moves = a != b
     a, b, size_bytes = a[moves], b[moves], size_bytes[moves]
-    by_switch = (domain[a] == domain[b]) & (domain[a] >= 0)
+    by_switch = _by_switch(fabric, a, b)
     into.nvlink(a[by_switch], b[by_switch], size_bytes[by_switch])
     inside = ~by_switch & (fabric.host_of_slot[a] == fabric.host_of_slot[b])
     into.gpu_to_gpu(a[inside], b[inside], size_bytes[inside])
@@ -220,10 +234,12 @@ class _Senders:
     """Members of one cell in one host, which all send by the same relays: ``B`` blocks.
 
     ``cell[B]`` in ascending order; members of block b are ``member[start[b] : start[b + 1]]``;
-    ``relay[b, rail]`` is the member that sends for the block on a rail, -1 for none.
+    ``relay[b, rail]`` is the member that sends for the block on a rail, -1 for none. Members
+    that hang on no NVLink switch reach no relay: they are a block of their own.
     """
 
     cell: Longs
+    host: Longs
     start: Longs
     member: Longs
     block_of_member: Longs
@@ -232,18 +248,20 @@ class _Senders:
     @staticmethod
     def of(fabric: Fabric, cells: Cells) -> _Senders:
         hosts = fabric.num_hosts
-        key = cells.cell_of_member * hosts + fabric.host_of_slot[cells.slot]
+        switched = fabric.nvlink_domain_of_slot[cells.slot] >= 0
+        key = (cells.cell_of_member * hosts + fabric.host_of_slot[cells.slot]) * 2 + switched
         known, block, count = np.unique(key, return_inverse=True, return_counts=True)
-        cell = known // hosts
+        cell = known // (2 * hosts)
         # An NVLink domain of many hosts has many NICs on a rail: a host's own comes first.
         near = _proxies(fabric, cells, block, len(cell))
         far = _proxies(fabric, cells, cells.cell_of_member, len(cells.group))
         return _Senders(
             cell=cell,
+            host=known // 2 % hosts,
             start=np.concatenate([[0], np.cumsum(count)]),
             member=np.argsort(block, kind="stable"),
             block_of_member=block,
-            relay=np.where(near >= 0, near, far[cell]),
+            relay=np.where((known % 2 == 1)[:, None], np.where(near >= 0, near, far[cell]), -1),
         )
 
 
@@ -267,7 +285,7 @@ def _proxies(fabric: Fabric, cells: Cells, owner: Longs, count: int) -> Longs:
     rail = _rail_of_member(fabric, cells)
     rails = int(rail.max(initial=0)) + 1
     proxy = np.full((count, rails), -1, dtype=np.int64)
-    known = np.flatnonzero((rail >= 0) & _has_switch(fabric, cells)[cells.cell_of_member])[::-1]
+    known = np.flatnonzero((rail >= 0) & (fabric.nvlink_domain_of_slot[cells.slot] >= 0))[::-1]
     proxy[owner[known], rail[known]] = known  # reversed: the first member wins
     return proxy
 
@@ -298,7 +316,9 @@ def _exchange_outside(
     rail = _rail_of_member(into.fabric, cells)[target]
     relay = np.where(rail >= 0, senders.relay[block, np.maximum(rail, 0)], -1)
     size = pair_bytes[cells.group[senders.cell[block]]]
-    by_relay = relay >= 0
+    # A GPU off the switch of its host's domain is another cell, and still next door by PCIe.
+    same_host = senders.host[block] == into.fabric.host_of_slot[cells.slot[target]]
+    by_relay = (relay >= 0) & ~same_host
     flows = (block[by_relay], relay[by_relay], target[by_relay], size[by_relay])
     _send_by_relay(cells, senders, flows, into)
     _send_directly(cells, senders, (block[~by_relay], target[~by_relay], size[~by_relay]), into)

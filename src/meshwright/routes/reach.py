@@ -44,10 +44,18 @@ def reach_of(cells: Cells, fabric: Fabric) -> Reach | None:
     known_in_cell = np.bincount(cell[known], minlength=len(cells.group))
     known_in_group = np.bincount(group[known], minlength=len(cells.cells_of_group))
     outside = known_in_group[cells.group] - known_in_cell
-    # Over NVLink every member sends by any member's NIC (a relay); without, by its own alone.
-    relayed = fabric.nvlink_domain_of_slot[cells.slot[cells.start[:-1]]] >= 0
-    senders = np.where(relayed, np.where(known_in_cell > 0, cells.size, 0), known_in_cell)
-    weight = np.where(relayed[owner], cells.size[owner], cell_count)
+    # On an NVLink switch every member sends by the NIC of any member there (a relay); a GPU that
+    # hangs on none by its own alone.
+    on = fabric.nvlink_domain_of_slot[cells.slot] >= 0
+    switched = np.bincount(cell[on], minlength=len(cells.group))
+    with_relay = np.bincount(cell[on & known], minlength=len(cells.group)) > 0
+    alone = np.bincount(cell[~on & known], minlength=len(cells.group))
+    senders = np.where(with_relay, switched, 0) + alone
+    relays_here = np.isin(in_cell, (cell * width + component)[on & known])
+    alone_here = np.bincount(
+        np.searchsorted(in_cell, (cell * width + component)[~on & known]), minlength=len(in_cell)
+    )
+    weight = np.where(relays_here, switched[owner], 0) + alone_here
     reached = np.bincount(owner, weights=there * weight, minlength=len(cells.group))
     pairs = senders * outside - reached
     count = len(cells.cells_of_group)
