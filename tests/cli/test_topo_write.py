@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cli.running import rules_of, run
+from meshwright.chain.cluster_of_job import load_cluster
+from meshwright.cluster.readers import read_topology
+from meshwright.report.cluster_file import write_cluster
 from support import FIXTURES
 
 pytestmark = pytest.mark.process
@@ -63,3 +72,139 @@ def test_nvlink_domains_of_labels_are_written(tmp_path):
     written = yaml.safe_load((tmp_path / "cluster.yaml").read_text())
     assert ran.status in (0, 1)
     assert len(written["nvlink_domains"]) >= 2
+
+
+CABLES = """vendid=0x2c9
+devid=0xd2f2
+sysimgguid=0xc0{0}
+switchguid=0xc0{0}(c0{0})
+Switch\t40 "S-00000000000000c0"\t\t# "leaf" enhanced port 0 lid 1 lmc 0
+[1]\t"H-00000000000000a1"[1](a1) \t\t# "n1 mlx5_0" lid 2 4xNDR
+[2]\t"H-00000000000000a2"[1](a2) \t\t# "n2 mlx5_0" lid 3 4xNDR
+
+vendid=0x2c9
+devid=0x1021
+sysimgguid=0xa1
+caguid=0xa1
+Ca\t1 "H-00000000000000a1"\t\t# "n1 mlx5_0"
+[1](a1) \t"S-00000000000000c0"[1]\t\t# lid 2 lmc 0 "leaf" lid 1 4xNDR
+
+vendid=0x2c9
+devid=0x1021
+sysimgguid=0xa2
+caguid=0xa2
+Ca\t1 "H-00000000000000a2"\t\t# "n2 mlx5_0"
+[1](a2) \t"S-00000000000000c0"[2]\t\t# lid 3 lmc 0 "leaf" lid 1 4xNDR
+"""
+PORTS = """CA  2  1 0x00000000000000a1 4x NDR - SW  1  1 0x00000000000000c0 ( 'n1 mlx5_0' - 'leaf' )
+CA  3  1 0x00000000000000a2 4x NDR - SW  1  2 0x00000000000000c0 ( 'n2 mlx5_0' - 'leaf' )
+SW  1  1 0x00000000000000c0 4x NDR - CA  2  1 0x00000000000000a1 ( 'leaf' - 'n1 mlx5_0' )
+SW  1  2 0x00000000000000c0 4x NDR - CA  3  1 0x00000000000000a2 ( 'leaf' - 'n2 mlx5_0' )
+"""
+LINKS = "".join(
+    f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-00{gpu})\n"
+    + "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(9))
+    for gpu in range(4)
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "topo.txt").write_text(MATRIX.read_text())
+    (tmp_path / "links.txt").write_text(LINKS)
+    (tmp_path / "ib.txt").write_text(CABLES.replace("{0}", ""))
+    (tmp_path / "ports.txt").write_text(PORTS)
+    return tmp_path
+
+
+def test_several_files_of_one_kind_are_all_written(files):
+    sources = ["topo.txt", "links.txt", "ib.txt", "ports.txt"]
+    ran = run("topo", *sources, "--write", "cluster.yaml", cwd=files)
+    assert ran.status == 0, ran.out
+    written = yaml.safe_load((files / "cluster.yaml").read_text())
+    assert written["node"] == {"from": ["topo.txt", "links.txt"], "gpu": "H100 SXM 80G"}
+    assert written["fabric"] == {"from": ["ib.txt", "ports.txt"]}
+    assert written["allocation"] == "n[1-2]"
+    (files / "job.yaml").write_text("cluster: cluster.yaml\nlayout: {tp: 4}\n")
+    mapped = run("map", "job.yaml", "--json", cwd=files)
+    assert mapped.status == 0, mapped.err
+    assert mapped.document["cluster"]["hosts"] == 2
+    assert mapped.document["cluster"]["leaves"] == 1
+    rules = rules_of(mapped.document)
+    assert "topology/joined-by-number" in rules
+    assert "topology/gpu-model-unknown" not in rules
+    assert not [rule for rule in rules if rule.startswith("topology/conflict")]
+
+
+def test_the_order_of_files_changes_no_written_key(files):
+    run("topo", "topo.txt", "links.txt", "ib.txt", "--write", "a.yaml", cwd=files)
+    run("topo", "ib.txt", "links.txt", "topo.txt", "--write", "b.yaml", cwd=files)
+    one, other = (yaml.safe_load((files / name).read_text()) for name in ("a.yaml", "b.yaml"))
+    assert one == other
+
+
+def test_a_file_that_is_not_used_is_named(files):
+    (files / "blocks.conf").write_text("BlockName=b0 Nodes=n[1-2]\nBlockSizes=2\n")
+    run("topo", "topo.txt", "ib.txt", "blocks.conf", "--write", "cluster.yaml", cwd=files)
+    text = (files / "cluster.yaml").read_text()
+    assert "# Not said by these files: anything of blocks.conf" in text
+
+
+def test_labels_alone_are_written_as_a_fabric(tmp_path):
+    items = [
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": f"n{i}",
+                "labels": {
+                    "network.topology.nvidia.com/leaf": f"l{i // 2}",
+                    "network.topology.nvidia.com/spine": "s",
+                    "nvidia.com/gpu.clique": f"c0ffee.{i // 2}",
+                },
+            },
+        }
+        for i in range(4)
+    ]
+    (tmp_path / "labels.json").write_text(json.dumps({"kind": "NodeList", "items": items}))
+    ran = run("topo", "labels.json", "--write", "cluster.yaml", cwd=tmp_path)
+    assert ran.status == 0
+    written = yaml.safe_load((tmp_path / "cluster.yaml").read_text())
+    assert written["fabric"] == {"from": "labels.json"}
+    assert written["nvlink_domains"] == {"c0ffee.0": "n[0-1]", "c0ffee.1": "n[2-3]"}
+    document = "node: gb200-nvl72\n" + (tmp_path / "cluster.yaml").read_text()
+    (tmp_path / "cluster2.yaml").write_text(document)
+    (tmp_path / "job.yaml").write_text("cluster: cluster2.yaml\nlayout: {tp: 4}\n")
+    mapped = run("map", "job.yaml", "--json", cwd=tmp_path)
+    assert mapped.status == 0, mapped.err
+    assert mapped.document["cluster"]["leaves"] == 2
+    assert mapped.document["cluster"]["nvlink_domains"] == 2
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_written_file_gives_the_fabric_of_its_sources(tmp_path, sizes, with_root, turned):
+    """Hosts, leaves and host by leaf come back, whatever the tree and the order of files."""
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    hosts = iter(range(sum(sizes)))
+    leaves = {f"s{at}": [f"n{next(hosts)}" for _ in range(size)] for at, size in enumerate(sizes)}
+    lines = [f"SwitchName={name} Nodes={','.join(found)}" for name, found in leaves.items()]
+    lines += [f"SwitchName=top Switches={','.join(leaves)}"] if with_root else []
+    (folder / "topology.conf").write_text("\n".join(lines) + "\n")
+    (folder / "topo.txt").write_text(MATRIX.read_text())
+    sources = [read_topology(folder / "topology.conf"), read_topology(folder / "topo.txt")]
+    write_cluster(sources[::-1] if turned else sources, str(folder / "cluster.yaml"))
+    fabric = load_cluster(folder / "cluster.yaml").fabric
+    assert sorted(fabric.host_names) == sorted(f"n{i}" for i in range(sum(sizes)))
+    assert fabric.network.num_leaves == len(leaves)
+    assert fabric.num_slots == 4 * sum(sizes)
+    names = fabric.network.switch_names
+    of_host = dict(zip(fabric.host_names, fabric.leaf_of_slot[::4].tolist(), strict=True))
+    for leaf, found in leaves.items():
+        for host in found:
+            assert names[fabric.network.switch_of_leaf[of_host[host]]] == leaf

@@ -11,22 +11,27 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.hostlist import expand_hostlist
-from meshwright.cluster.merge_domains import domains_from_file, nvlink_domains
+from meshwright.cluster.merge_domains import domains_from_files, nvlink_domains
+from meshwright.cluster.merge_fabric import check_sources, fabric_facts
 from meshwright.cluster.merge_node import node_of_section
 from meshwright.cluster.merging import MAX_GPUS, Merge, PlaceOf
 from meshwright.cluster.node import NodeType
+from meshwright.cluster.presets import NodePreset
 from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
 from meshwright.findings import Finding
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")
+_HOSTS_PER_UNIT = 32
+"""Hosts under one set of leaves where no preset says it: a leaf of 64 ports, half of them down."""
 
 
 def parse_preset(text: str) -> tuple[str, int | None] | None:
@@ -46,31 +51,30 @@ def merge_cluster(
     Raises ``InputError`` when a source cannot be read or names something unknown.
     """
     merge = Merge(folder, place)
-    node, hosts_per_unit, fabric_preset = node_of_section(merge, section)
+    node, usual = node_of_section(merge, section)
     fabric = section.fabric
     if isinstance(fabric, str):
         fabric = _fabric_text(merge, fabric)
-    source = merge.read(fabric.source, "fabric.from") if fabric and fabric.source else None
+    source = fabric_facts(merge, fabric.source) if fabric and fabric.source else None
     names = _host_names(merge, section, source, node)
     if len(names) * node.num_gpus > MAX_GPUS:
         raise merge.fail("nodes", f"{len(names):,} hosts of {node.num_gpus:,} GPUs are too many")
     hosts = HostSet(names, (node,), np.zeros(len(names), dtype=np.int32))
-    wiring = _wiring(
-        merge, hosts, source, fabric or FabricSection(), (hosts_per_unit, fabric_preset)
-    )
+    wiring = _wiring(merge, hosts, source, fabric or FabricSection(), usual)
     domain, domain_names = nvlink_domains(merge, section, hosts)
+    check_sources(merge, source)
     return build_fabric(hosts, domain, domain_names, wiring), merge.findings
 
 
 def _fabric_text(merge: Merge, text: str) -> FabricSection:
-    if text in ("rail-optimized", "rail-only", "leaf-spine", "none"):
+    if text in ("rail-optimized", "rail-only", "leaf-spine", "roce-pod", "none"):
         return FabricSection(preset=text)  # type: ignore[arg-type]
     if merge.has(text):
         return FabricSection(source=text)
     raise merge.fail(
         "fabric",
         f"{text!r} is neither a fabric preset nor a file",
-        "rail-optimized, rail-only, leaf-spine or a file",
+        "rail-optimized, rail-only, leaf-spine, roce-pod or a file",
     )
 
 
@@ -84,7 +88,7 @@ def _host_names(
     """
     known = source.hosts if source is not None else None
     if known:
-        return _of_file(merge, section, str(source.path) if source else "", known)
+        return _of_file(merge, section, known)
     if section.hosts is not None:
         names: Sequence[str] = _listed(merge, section.hosts, "hosts")
         _agrees(merge, section.nodes, names, "hosts")
@@ -93,8 +97,8 @@ def _host_names(
     elif section.allocation is not None:
         names = _listed(merge, section.allocation, "allocation")
     else:
-        domains = _domain_hosts(merge, section)
-        names = domains or NumberedNames("host", node.nvlink_domain_hosts)
+        told = _domain_hosts(merge, section) or merge.captured
+        names = told or NumberedNames("host", node.nvlink_domain_hosts)
     if section.allocation is not None:
         listed = _listed(merge, section.allocation, "allocation")
         where = "hosts" if section.hosts is not None else "the cluster"
@@ -138,9 +142,7 @@ def _inside(
         )
 
 
-def _of_file(
-    merge: Merge, section: ClusterSection, path: str, known: Sequence[str]
-) -> Sequence[str]:
+def _of_file(merge: Merge, section: ClusterSection, known: Sequence[str]) -> Sequence[str]:
     """Return the hosts of a fabric file: those allocated, listed, or the first ones."""
     given = section.allocation if section.allocation is not None else section.hosts
     if given is None:
@@ -148,7 +150,11 @@ def _of_file(
     key = "allocation" if section.allocation is not None else "hosts"
     names = _listed(merge, given, key)
     _agrees(merge, section.nodes, names, key)
-    _inside(merge, names, known, (key, Path(path).name))
+    fabric = section.fabric
+    source = fabric.source if isinstance(fabric, FabricSection) else fabric
+    files = [source] if isinstance(source, str) else source or ()
+    where = " and ".join(Path(path).name for path in files)
+    _inside(merge, names, known, (key, where))
     return names
 
 
@@ -158,10 +164,10 @@ def _domain_hosts(merge: Merge, section: ClusterSection) -> list[str]:
     if named is None:
         return []
     if set(named) == {"from"}:
-        named = domains_from_file(merge, str(named["from"]))
-    names = [
-        host for key, value in named.items() for host in merge.hosts(value, f"nvlink_domains.{key}")
-    ]
+        listed = domains_from_files(merge, named["from"])
+    else:
+        listed = {key: merge.hosts(value, f"nvlink_domains.{key}") for key, value in named.items()}
+    names = [host for hosts in listed.values() for host in hosts]
     return list(dict.fromkeys(names))
 
 
@@ -187,7 +193,7 @@ def _wiring(
     hosts: HostSet,
     source: Facts | None,
     fabric: FabricSection,
-    usual: tuple[int | None, str | None],
+    usual: NodePreset | None,
 ) -> Wiring | None:
     node = hosts.types[0]
     if not node.nics:
@@ -203,13 +209,15 @@ def _wiring(
         return facts_wiring(source, hosts, fabric, merge.findings, merge.place)
     if fabric.preset == "none":
         return None
-    hosts_per_unit, preset = usual
+    kind = fabric.preset or (usual.fabric if usual else "rail-optimized")
     if fabric.preset is None and len(hosts.names) > 1:
         merge.note(
             "assumed/fabric",
             "fabric",
-            f"no fabric is given; a {preset or 'rail-optimized'} one without oversubscription is assumed.",
+            f"no fabric is given; a {kind} one without oversubscription is assumed.",
             "fabric: {preset: rail-optimized, oversubscription: 1} or fabric: {from: ibnetdiscover.txt}",
         )
-    kind = fabric.preset or preset or "rail-optimized"
-    return preset_wiring(kind, hosts, fabric, hosts_per_unit or 32, merge.findings)
+    if fabric.preset is None and fabric.radix is None and usual is not None:
+        fabric = msgspec.structs.replace(fabric, radix=usual.radix)
+    hosts_per_unit = usual.hosts_per_unit if usual else _HOSTS_PER_UNIT
+    return preset_wiring(kind, hosts, fabric, hosts_per_unit, merge.findings)

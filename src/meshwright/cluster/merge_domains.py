@@ -1,10 +1,16 @@
-"""Which hosts share an NVLink domain: as named, as a file says, or in order."""
+"""Which hosts share an NVLink domain: as named, as files say, or in order."""
 
 from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
 from meshwright.cluster.build import HostSet
+from meshwright.cluster.facts import Facts
+from meshwright.cluster.join.keys import HostNames, named_domain
+from meshwright.cluster.join.kinds import by_domain, has_domains
 from meshwright.cluster.merging import Merge
 from meshwright.cluster.sections import ClusterSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
@@ -17,14 +23,12 @@ def nvlink_domains(
     named = section.nvlink_domains
     if named is None:
         return _domains_by_order(merge, hosts)
-    if set(named) == {"from"}:
-        named = domains_from_file(merge, str(named["from"]))
     position = {name: index for index, name in enumerate(hosts.names)}
+    members = _members(merge, named, position)
     domain = np.full(len(hosts.names), -1, dtype=np.int32)
     names: list[str] = []
-    for name, value in named.items():
-        members = merge.hosts(value, f"nvlink_domains.{name}")
-        present = [position[host] for host in members if host in position]
+    for name, found in members.items():
+        present = [position[host] for host in found if host in position]
         if not present:
             continue
         if (domain[present] >= 0).any():
@@ -49,6 +53,23 @@ def nvlink_domains(
     return domain, names + left
 
 
+def _members(
+    merge: Merge, named: dict[str, HostList], position: dict[str, int]
+) -> dict[str, list[str]]:
+    """Return the hosts of each domain; those of files by short name where the whole one differs."""
+    if set(named) != {"from"}:
+        return {name: merge.hosts(value, f"nvlink_domains.{name}") for name, value in named.items()}
+    found = domains_from_files(merge, named["from"])
+    listed = [host for hosts in found.values() for host in hosts]
+    if all(host in position for host in listed):
+        return found
+    names = HostNames([position, listed])
+    by_key = {names.key(host): host for host in position}
+    return {
+        name: [by_key.get(names.key(host), host) for host in hosts] for name, hosts in found.items()
+    }
+
+
 def _domains_by_order(
     merge: Merge, hosts: HostSet
 ) -> tuple[np.ndarray | None, NumberedNames | None]:
@@ -67,31 +88,57 @@ def _domains_by_order(
     return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
 
 
-def domains_from_file(merge: Merge, source: str) -> dict[str, HostList]:
-    """Return the NVLink domains that a file names: of host labels, else blocks of hosts.
+def domains_from_files(merge: Merge, sources: HostList) -> dict[str, list[str]]:
+    """Return the NVLink domains that files name: of host labels and the like, else of blocks.
 
-    Raises ``InputError`` where it names neither.
+    Where several name domains, the first in the order of ``kinds.by_domain`` counts; another one
+    adds hosts that it does not have, to the domain of those they are with. Raises ``InputError``
+    where no file names any.
     """
-    facts = merge.read(source, "nvlink_domains.from")
-    domains: dict[str, list[str]] = {}
-    for place in facts.places or ():
-        if place.nvlink_domain is not None:
-            domains.setdefault(place.nvlink_domain, []).append(place.host)
-    if domains:
-        return {name: tuple(hosts) for name, hosts in domains.items()}
-    blocks = {
-        block.comment or block.name: block.hosts for block in facts.blocks or () if block.hosts
-    }
+    files = by_domain(merge.read_all(sources, "nvlink_domains.from"))
+    if any(has_domains(facts) for facts in files):
+        return _united([facts for facts in files if has_domains(facts)])
+    shown = ", ".join(Path(facts.path).name for facts in files)
+    blocks: dict[str, list[str]] = {}
+    for facts in files:
+        for block in facts.blocks or ():
+            if block.hosts:
+                blocks.setdefault(block.comment or block.name, []).extend(block.hosts)
     if not blocks:
         raise merge.fail(
-            "nvlink_domains.from", f"{source} names no NVLink domains and no blocks of hosts"
+            "nvlink_domains.from", f"{shown} names no NVLink domains and no blocks of hosts"
         )
     merge.note(
         "assumed/blocks-are-domains",
         "nvlink_domains.from",
-        f"each block of hosts in {source} is taken as an NVLink domain, as the key says; a scheduler's "
+        f"each block of hosts in {shown} is taken as an NVLink domain, as the key says; a scheduler's "
         "block need not be one.",
         "host labels (nvidia.com/gpu.clique), or nvlink_domains: {name: hosts, …}",
         blocks=len(blocks),
     )
-    return {name: tuple(hosts) for name, hosts in blocks.items()}
+    return {name: list(dict.fromkeys(hosts)) for name, hosts in blocks.items()}
+
+
+def _united(files: list[Facts]) -> dict[str, list[str]]:
+    """Return the domains of all sources; their names differ, so hosts in both tell which is which."""
+    names = HostNames(
+        [place.host for place in facts.places or () if place.nvlink_domain] for facts in files
+    )
+    domain_of: dict[str, str] = {}
+    spelled: dict[str, str] = {}
+    for facts in files:
+        groups: dict[str, list[str]] = {}
+        for place in facts.places or ():
+            if named_domain(place.nvlink_domain) is not None:
+                key = names.key(place.host)
+                spelled.setdefault(key, place.host)
+                groups.setdefault(str(place.nvlink_domain), []).append(key)
+        for name, keys in groups.items():
+            known = Counter(domain_of[key] for key in keys if key in domain_of)
+            target = min(known, key=lambda one: (-known[one], one)) if known else name
+            for key in keys:
+                domain_of.setdefault(key, target)
+    domains: dict[str, list[str]] = {}
+    for key, name in domain_of.items():
+        domains.setdefault(name, []).append(spelled[key])
+    return domains

@@ -1,4 +1,4 @@
-"""The node type of a cluster: a preset, a file that describes one host, or a bare count of GPUs."""
+"""The node type of a cluster: a preset, files that describe one host, or a bare count of GPUs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from pathlib import Path
 
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import GpuModel, find_gpu, suggest_gpus
+from meshwright.cluster.join.host_groups import join_hosts
+from meshwright.cluster.join.kinds import is_host, is_node
 from meshwright.cluster.merging import Merge
 from meshwright.cluster.node import NodeType, node_from_facts
+from meshwright.cluster.node_by_hand import is_by_hand, keys_beside_file, node_by_hand
 from meshwright.cluster.presets import (
+    NodePreset,
     bare_node,
     find_preset,
     node_from_preset,
     suggest_preset,
 )
-from meshwright.cluster.sections import ClusterSection, NodeSection
+from meshwright.cluster.sections import ClusterSection, HostList, NodeSection
 
 _MAX_HOST_GPUS = 1 << 16
 
 
-def node_of_section(
-    merge: Merge, section: ClusterSection
-) -> tuple[NodeType, int | None, str | None]:
-    """Return the node type, hosts a unit and the usual fabric preset."""
+def node_of_section(merge: Merge, section: ClusterSection) -> tuple[NodeType, NodePreset | None]:
+    """Return the node type, and the preset where it is one."""
     node = section.node
     if node is None:
         raise merge.fail(
@@ -33,33 +35,27 @@ def node_of_section(
     if isinstance(node, str):
         preset = find_preset(node)
         if preset is not None:
-            return node_from_preset(preset), preset.hosts_per_unit, preset.fabric
+            return node_from_preset(preset), preset
         if not merge.has(node):
             near = suggest_preset(node)
             hint = f"did you mean {' or '.join(near)}?" if near else "a preset or a file"
             raise merge.fail("node", f"{node!r} is no node preset and no file", hint)
         node = NodeSection(source=node)
-    return _node_from_section(merge, node, section.fabric is not None), None, None
+    return _node_from_section(merge, node, section.fabric is not None), None
 
 
 def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> NodeType:
     gpu = _gpu_named(merge, node)
     if node.source is None:
-        return _bare(merge, node, has_fabric)
-    facts = merge.read(node.source, "node.from")
-    if facts.format not in ("nvidia_smi_topo_m", "nccl_topo_xml"):
-        raise merge.fail("node.from", f"{node.source} is {facts.format}, which describes no host")
-    if not facts.gpus:
+        return _bare(merge, node, gpu, has_fabric)
+    beside = keys_beside_file(node)
+    if beside:
         raise merge.fail(
-            "node.from", f"{node.source} names no GPU", "a full `nvidia-smi topo -m`, or a preset"
+            f"node.{beside[0]}",
+            f"{', '.join(beside)} describe a box by hand, and the file says what they say",
+            "leave out from, or those keys",
         )
-    apart = {one.host for one in facts.gpus}
-    if len(apart) > 1:
-        raise merge.fail(
-            "node.from",
-            f"{node.source} holds {len(apart)} hosts; a node file describes one",
-            "the topology XML of one host, and nvlink_domains: for what joins them",
-        )
+    facts = _host_facts(merge, node.source)
     gpu = gpu or _gpu_in_file(facts)
     if gpu is None:
         merge.note(
@@ -69,9 +65,61 @@ def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> Nod
             "of PCIe is assumed.",
             f"node: {{from: …, gpu: …}} with the model, for example {_example_gpu(facts)}",
         )
-    result, findings = node_from_facts(facts, gpu, node.nic, Path(node.source).name)
+    result, findings = node_from_facts(facts, gpu, node.nic, _names(node.source))
     merge.findings += findings
     return result
+
+
+def _names(sources: HostList) -> str:
+    paths = [sources] if isinstance(sources, str) else sources
+    return " + ".join(Path(path).name for path in paths)
+
+
+def _host_facts(merge: Merge, sources: HostList) -> Facts:
+    """Return what one file, or several of one host or of equal hosts, say of a host."""
+    files = merge.read_all(sources, "node.from")
+    for facts in files:
+        _check_host(merge, facts)
+    if len(files) == 1:
+        facts = files[0]
+        apart = {one.host for one in facts.gpus or ()}
+        if len(apart) > 1:
+            raise merge.fail(
+                "node.from",
+                f"{Path(facts.path).name} holds {len(apart)} hosts; a node file describes one",
+                "the topology XML of one host, and nvlink_domains: for what joins them",
+            )
+    joined = join_hosts(files)
+    merge.findings += joined.findings
+    merge.captured = [host for one in joined.types for host in one.hosts]
+    types = joined.types
+    if not types:
+        raise merge.fail("node.from", "each file holds several hosts; a node file describes one")
+    if len(types) > 1 and len(types[0].hosts) <= len(types[1].hosts):
+        raise merge.fail(
+            "node.from",
+            f"the files describe {len(types)} node types: {', '.join(one.name for one in types[:4])}",
+            "the files of one host, or of hosts that are equal",
+        )
+    by_path = {facts.path: facts for facts in files}
+    if not any(is_node(by_path[path]) for path in types[0].sources if path in by_path):
+        raise merge.fail(
+            "node.from",
+            f"{_names(sources)} lists the links or access of GPUs, and not how the devices of a host "
+            "are joined",
+            "add nvidia-smi topo -m, or the NCCL topology XML of the host",
+        )
+    return types[0].facts
+
+
+def _check_host(merge: Merge, facts: Facts) -> None:
+    name = Path(facts.path).name
+    if not is_host(facts):
+        raise merge.fail("node.from", f"{name} is {facts.format}, which describes no host")
+    if not facts.gpus:
+        raise merge.fail(
+            "node.from", f"{name} names no GPU", "a full `nvidia-smi topo -m`, or a preset"
+        )
 
 
 def _gpu_named(merge: Merge, node: NodeSection) -> GpuModel | None:
@@ -85,17 +133,15 @@ def _gpu_named(merge: Merge, node: NodeSection) -> GpuModel | None:
         raise merge.fail("node.gpu", f"unknown GPU {node.gpu!r}", hint) from None
 
 
-def _bare(merge: Merge, node: NodeSection, has_fabric: bool) -> NodeType:
+def _bare(merge: Merge, node: NodeSection, gpu: GpuModel | None, has_fabric: bool) -> NodeType:
     if node.gpus is None:
         raise merge.fail(
             "node", "names no file and no number of GPUs", "node: {from: topo.txt, gpu: H100-SXM}"
         )
-    if node.gpu is not None or node.nic is not None:
-        raise merge.fail(
-            "node",
-            "gpu and nic complete a file (from); with gpus alone nothing is known of a host's links",
-            "node: dgx-h100 or another preset, or node: {from: topo.txt, gpu: …}",
-        )
+    if is_by_hand(node):
+        result, findings = node_by_hand(node, gpu, merge.place("node"))
+        merge.findings += findings
+        return result
     if node.gpus > _MAX_HOST_GPUS:
         raise merge.fail("node.gpus", f"{node.gpus:,} GPUs are too many for one host")
     return bare_node(node.gpus, has_nic=has_fabric)
@@ -105,7 +151,7 @@ def _example_gpu(facts: Facts) -> str:
     """Return a GPU of the kind the file shows, as an example of how to write one."""
     links = max((pair.count for pair in facts.nvlink_pairs or ()), default=0)
     amd = any(gpu.compute_capability is None and links == 1 for gpu in facts.gpus or ())
-    if amd and facts.format == "nccl_topo_xml":
+    if amd and facts.format != "nvidia_smi_topo_m":
         return "MI300X"
     return {18: "H100-SXM or B200", 12: "A100-SXM", 8: "H800", 0: "L40S"}.get(links, "V100-SXM")
 

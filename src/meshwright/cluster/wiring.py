@@ -6,23 +6,30 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring
+from meshwright.cluster.cluster_presets import fabric_of_preset
+from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts, Nic
-from meshwright.cluster.network import Cables, GraphNetwork, components
+from meshwright.cluster.join.tree_heights import edges_of, heights, hosts_below
+from meshwright.cluster.network import Cables, GraphNetwork, Network, components
 from meshwright.cluster.node import NodeType
 from meshwright.cluster.sections import FabricSection
 from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
+from meshwright.cluster.table_faults import table_findings
+from meshwright.cluster.table_graph import TableGraph
+from meshwright.cluster.table_network import table_network
+from meshwright.cluster.tier_findings import preset_findings
 from meshwright.cluster.tiers import (
     DEFAULT_RADIX,
     TierShape,
-    core_idealised,
     fit_unit,
-    leaf_ports,
     plan_tiers,
     tiered_network,
 )
+from meshwright.cluster.trunks import trunk_cables
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 
@@ -39,25 +46,17 @@ def preset_wiring(
     kind: str, hosts: HostSet, fabric: FabricSection, hosts_per_unit: int, findings: list[Finding]
 ) -> Wiring:
     """Return the wiring of a regular fabric; NIC r of a host hangs on rail r."""
+    named = fabric_of_preset(fabric)
+    kind = named.preset or kind
     node = hosts.types[0]
     nics = len(node.nics)
-    shape = TierShape(
-        hosts=len(hosts.names),
-        rails=nics if kind.startswith("rail") else 1,
-        nics_per_host=nics,
-        hosts_per_unit=min(fabric.hosts_per_unit or hosts_per_unit, len(hosts.names)),
-        oversubscription=fabric.oversubscription or 1.0,
-        radix=fabric.radix or DEFAULT_RADIX,
-        rails_meet=kind != "rail-only",
-    )
-    if fabric.hosts_per_unit is None:
-        shape = fit_unit(shape)
-    if leaf_ports(shape) > shape.radix:
-        findings.append(_leaf_too_small(shape))
+    shape = _shape(kind, hosts, named, hosts_per_unit)
     plan = plan_tiers(shape)
-    findings += core_idealised(plan, shape.radix)
+    findings += preset_findings(shape, plan)
     network = tiered_network(
-        plan, _nic_rate(node), Origin.ASSUMED if fabric.preset is None else Origin.STATED
+        plan,
+        _nic_rate(node) / plan.planes,
+        Origin.ASSUMED if fabric.preset is None else Origin.STATED,
     )
     host = np.repeat(np.arange(shape.hosts, dtype=np.int32), nics)
     nic = np.tile(np.arange(nics, dtype=np.int32), shape.hosts)
@@ -66,17 +65,28 @@ def preset_wiring(
     return Wiring(network, leaf.astype(np.int32), nic)
 
 
-def _leaf_too_small(shape: TierShape) -> Finding:
-    fits = fit_unit(shape).hosts_per_unit
-    return Finding(
-        "fabric/leaf-ports",
-        Severity.WARNING,
-        Place(subject="cluster.fabric"),
-        f"{shape.hosts_per_unit} hosts a unit need {leaf_ports(shape)} ports on a leaf of "
-        f"{shape.radix}; the leaf is drawn as one that has them.",
-        {"hosts_per_unit": shape.hosts_per_unit, "ports": leaf_ports(shape), "radix": shape.radix},
-        f"fabric: {{hosts_per_unit: {fits}}}, or radix: with the ports of your switches",
+def _shape(kind: str, hosts: HostSet, fabric: FabricSection, hosts_per_unit: int) -> TierShape:
+    """Return what a preset's fabric must join; a unit that nobody gave shrinks to the switches."""
+    nics, count = len(hosts.types[0].nics), len(hosts.names)
+    per_unit = fabric.hosts_per_unit or hosts_per_unit
+    per_unit = per_unit if fabric.full_units else min(per_unit, count)
+    pod = fabric.hosts_per_pod
+    shape = TierShape(
+        hosts=count,
+        rails=nics if kind.startswith("rail") else 1,
+        nics_per_host=nics,
+        hosts_per_unit=per_unit,
+        oversubscription=fabric.oversubscription or 1.0,
+        radix=fabric.radix or DEFAULT_RADIX,
+        rails_meet=kind != "rail-only",
+        planes=fabric.planes or 1,
+        full_units=fabric.full_units,
+        core_oversubscription=fabric.core_oversubscription,
     )
+    if fabric.hosts_per_unit is None:
+        shape = fit_unit(shape)
+    units_per_pod = None if pod is None else max(1, pod // shape.hosts_per_unit)
+    return msgspec.structs.replace(shape, units_per_pod=units_per_pod)
 
 
 def facts_wiring(
@@ -106,25 +116,19 @@ def _tree_wiring(
     """All NICs of a host hang on its leaf: a scheduler's tree knows no rails and no cables."""
     tree = facts.tree or ()
     node = hosts.types[0]
-    number = {switch.name: index for index, switch in enumerate(tree)}
     leaves = [index for index, switch in enumerate(tree) if switch.hosts]
     leaf_of_host = {host: leaf for leaf, index in enumerate(leaves) for host in tree[index].hosts}
-    pairs = [
-        (number[child], parent)
-        for parent, switch in enumerate(tree)
-        for child in switch.switches
-        if child in number
-    ]
+    pairs = edges_of(tree)
     lower = np.array([pair[0] for pair in pairs], dtype=np.int32)
     upper = np.array([pair[1] for pair in pairs], dtype=np.int32)
-    width = _hosts_below(len(tree), pairs, {i: len(s.hosts) for i, s in enumerate(tree)})
+    width = hosts_below(len(tree), pairs, {i: len(s.hosts) for i, s in enumerate(tree)})
     per_host = sum(nic.rate_bytes_per_s or float("nan") for nic in node.nics)
     over = fabric.oversubscription or 1.0
     # A switch without hosts below it has no NICs to be sized by: its uplink's rate is unknown.
     rates = np.array(
         [width[low] * per_host / over if width[low] else np.nan for low in lower], dtype=np.float64
     )
-    depth = _depths(len(tree), pairs)
+    depth = heights(len(tree), pairs)
     tier = np.array([0 if depth[low] == 0 else 1 for low in lower], dtype=np.uint8)
     component = components(len(tree), lower, upper)
     parent_of = dict(pairs)
@@ -146,32 +150,6 @@ def _tree_wiring(
     return Wiring(network, leaf, rail)
 
 
-def _hosts_below(count: int, pairs: list[tuple[int, int]], own: dict[int, int]) -> list[int]:
-    """Return the hosts under each switch of a tree (children may stand in any order)."""
-    total = [own.get(index, 0) for index in range(count)]
-    parent = dict(pairs)
-    for index in range(count):
-        up = parent.get(index)
-        while up is not None:
-            total[up] += own.get(index, 0)
-            up = parent.get(up)
-    return total
-
-
-def _depths(count: int, pairs: list[tuple[int, int]]) -> list[int]:
-    """Return each switch's height above the lowest switch under it (a switch without child is 0)."""
-    height = [0] * count
-    for _ in range(count):
-        changed = False
-        for low, high in pairs:
-            if height[high] < height[low] + 1:
-                height[high] = height[low] + 1
-                changed = True
-        if not changed:
-            break
-    return height
-
-
 def _tree_note(place: PlaceOf, over: float) -> Finding:
     return Finding(
         "assumed/tree-without-rails",
@@ -187,7 +165,7 @@ def _tree_note(place: PlaceOf, over: float) -> Finding:
 def _cable_wiring(facts: Facts, hosts: HostSet, findings: list[Finding], place: PlaceOf) -> Wiring:
     """Join the adapters of a fabric file with the NICs of the node type, host by host."""
     levels = derive_levels(facts)
-    findings += levels.findings
+    findings += degradations(facts, levels)
     network, leaf_number = _graph(facts, levels)
     node = hosts.types[0]
     wanted = set(hosts.names)
@@ -197,6 +175,7 @@ def _cable_wiring(facts: Facts, hosts: HostSet, findings: list[Finding], place: 
             by_host.setdefault(nic.host, []).append(nic)
     leaf = np.full((len(hosts.names), len(node.nics)), -1, dtype=np.int32)
     rail = np.full_like(leaf, -1)
+    adapters_by_nic: list[Nic | None] = [None] * leaf.size
     partial: list[str] = []
     for row, name in enumerate(hosts.names):
         adapters = sorted(by_host.get(name, []), key=_adapter_order)
@@ -204,11 +183,28 @@ def _cable_wiring(facts: Facts, hosts: HostSet, findings: list[Finding], place: 
             switch = levels.leaf_of_nic[str(nic.guid)]
             leaf[row, position] = leaf_number[switch]
             rail[row, position] = levels.rail_of_leaf[switch]
+            adapters_by_nic[row * len(node.nics) + position] = nic
         if (leaf[row] < 0).any():
             partial.append(name)
     if partial:
         findings.append(_partial_hosts(partial, leaf, place))
-    return Wiring(network, leaf.ravel(), rail.ravel())
+    if facts.tables is None:
+        return Wiring(network, leaf.ravel(), rail.ravel())
+    graph = TableGraph.of(facts, levels.level_by_switch)
+    findings += table_findings(facts, graph)
+    routed = _by_tables(network, graph, adapters_by_nic, leaf.ravel())
+    return Wiring(routed, leaf.ravel(), rail.ravel())
+
+
+def _by_tables(
+    network: GraphNetwork, graph: TableGraph, adapters: list[Nic | None], leaf: np.ndarray
+) -> Network:
+    """Return the network routed by its tables; as it is where they fit none of its adapters."""
+    by_guid = {target.nic.guid: target for target in graph.targets}
+    targets = [by_guid.get(nic.guid) if nic is not None else None for nic in adapters]
+    if not graph.is_routed or not any(targets):
+        return network
+    return table_network(network, graph, targets, leaf)
 
 
 def _adapter_order(nic: Nic) -> tuple[int, str]:
@@ -254,12 +250,11 @@ def _short(name: str) -> str:
 def _graph(facts: Facts, levels: SwitchLevels) -> tuple[GraphNetwork, dict[str, int]]:
     switches = facts.switches or ()
     number = {switch.id: index for index, switch in enumerate(switches)}
-    between = [c for c in facts.cables or () if c.a in number and c.b in number]
     level = levels.level_by_switch
-    ends = [(c.a, c.b) if level.get(c.a, 99) <= level.get(c.b, 99) else (c.b, c.a) for c in between]
-    lower = np.array([number[low] for low, _ in ends], dtype=np.int32)
-    upper = np.array([number[high] for _, high in ends], dtype=np.int32)
-    tier = np.array([min(level.get(low, 0), 1) for low, _ in ends], dtype=np.uint8)
+    between = trunk_cables(facts, level)
+    lower = np.array([number[cable.a] for cable in between], dtype=np.int32)
+    upper = np.array([number[cable.b] for cable in between], dtype=np.int32)
+    tier = np.array([min(level.get(cable.a, 0), 1) for cable in between], dtype=np.uint8)
     rates = np.array(
         [c.rate_bytes_per_s if c.rate_bytes_per_s else np.nan for c in between], dtype=np.float64
     )

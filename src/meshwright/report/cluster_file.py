@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import UnknownGpuError, find_gpu
 from meshwright.cluster.hostlist import compress_hostlist
+from meshwright.cluster.join.all_sources import Joined, join_sources
+from meshwright.cluster.join.host_groups import HostType
+from meshwright.cluster.join.kinds import (
+    by_domain,
+    has_domains,
+    has_places,
+    in_order,
+    is_fabric,
+    is_node,
+    is_tables,
+    is_tree,
+    without_copies,
+)
+from meshwright.cluster.join.said import some
 from meshwright.documents import dump_yaml
 from meshwright.errors import UsageError
 from meshwright.report.new_file import new_file
 
-_NODE_FORMATS = ("nvidia_smi_topo_m", "nccl_topo_xml")
+_WRITTEN_OUT = 10_000
+"""Hosts in domains up to which these are written by name, to be edited; beyond, as ``from:``."""
 
 
 def write_cluster(sources: Sequence[Facts], path: str) -> None:
@@ -30,32 +45,116 @@ def write_cluster(sources: Sequence[Facts], path: str) -> None:
 
 
 def cluster_document(sources: Sequence[Facts], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the sections of a cluster file, and what is left for the user to add."""
+    """Return the sections of a cluster file, and what is left for the user to add.
+
+    Every source that a job would use is named, in a list where there are several of one kind; no
+    number that a file says is copied, so that the files stay the truth. The order of the sources
+    changes nothing.
+    """
+    kept = without_copies(in_order(sources))
+    joined = join_sources(kept)
     document: dict[str, Any] = {}
-    missing = []
-    node = next((facts for facts in sources if facts.format in _NODE_FORMATS and facts.gpus), None)
-    if node is not None:
-        document["node"] = {"from": _relative(node.path, folder), **_gpu(node)}
-        missing += [] if "gpu" in document["node"] else ["the GPU model (node: {…, gpu: H100-SXM})"]
-    else:
-        missing.append("the host (node: a preset such as dgx-h100, or from: a file)")
-    fabric = next((facts for facts in sources if facts.cables or facts.tree), None)
-    if fabric is not None:
-        document["fabric"] = {"from": _relative(fabric.path, folder)}
-        if fabric.hosts:
-            document["allocation"] = compress_hostlist(fabric.hosts)
-    else:
-        missing.append("the fabric (fabric: {preset: rail-optimized}, or from: a file)")
-    domains = _domains(sources)
-    if domains:
-        document["nvlink_domains"] = domains
+    missing = [*_node(document, kept, joined, folder), *_fabric(document, kept, joined, folder)]
+    _domains(document, kept, folder)
     if not document:
         raise UsageError("no source describes a host, a fabric or NVLink domains: nothing to write")
+    missing += _left_out(kept, joined, document, folder)
     return document, missing
 
 
-def _relative(path: str, folder: Path) -> str:
-    return os.path.relpath(path, folder)
+def _node(
+    document: dict[str, Any], sources: Sequence[Facts], joined: Joined, folder: Path
+) -> list[str]:
+    by_path = {facts.path: facts for facts in sources}
+    types = [one for one in joined.hosts if _is_node(one, by_path)]
+    if not types:
+        return ["the host (node: a preset such as dgx-h100, or from: a file)"]
+    chosen = types[0]
+    files = [path for path in chosen.sources if path in by_path]
+    document["node"] = {"from": _from(files, folder), **_gpu(chosen.facts)}
+    missing = [] if "gpu" in document["node"] else ["the GPU model (node: {…, gpu: H100-SXM})"]
+    if len(types) > 1:
+        others = some([one.name for one in types[1:]], 3)
+        missing.append(f"which node type is meant: {chosen.name} is written, not {others}")
+    if len(chosen.hosts) > 1 and joined.fabric is None and joined.tree is None:
+        document["hosts"] = compress_hostlist(chosen.hosts)
+    return missing
+
+
+def _is_node(one: HostType, by_path: dict[str, Facts]) -> bool:
+    return any(is_node(by_path[path]) for path in one.sources if path in by_path)
+
+
+def _fabric(
+    document: dict[str, Any], sources: Sequence[Facts], joined: Joined, folder: Path
+) -> list[str]:
+    apart = {facts.path for facts in joined.apart}
+    files = [facts for facts in sources if is_fabric(facts) and facts.path not in apart]
+    known = joined.fabric
+    if files:
+        files += [facts for facts in sources if is_tables(facts)]
+    else:
+        placing = [facts for facts in sources if is_tree(facts) or has_places(facts)]
+        files = [facts for facts in placing if facts.format == placing[0].format]
+        known = joined.tree
+    if not files:
+        return ["the fabric (fabric: {preset: rail-optimized}, or from: a file)"]
+    document["fabric"] = {"from": _from([facts.path for facts in files], folder)}
+    if known is not None and known.hosts:
+        document["allocation"] = compress_hostlist(known.hosts)
+    return []
+
+
+def _domains(document: dict[str, Any], sources: Sequence[Facts], folder: Path) -> None:
+    """Write NVLink domains that a source names (a scheduler's blocks need not be any)."""
+    files = by_domain(facts for facts in sources if has_domains(facts))
+    if not files:
+        return
+    total = sum(len(facts.places or ()) for facts in files)
+    if len(files) > 1 or total > _WRITTEN_OUT:
+        document["nvlink_domains"] = {"from": _from([facts.path for facts in files], folder)}
+        return
+    found: dict[str, list[str]] = {}
+    for place in files[0].places or ():
+        if place.nvlink_domain is not None:
+            found.setdefault(place.nvlink_domain, []).append(place.host)
+    document["nvlink_domains"] = {name: compress_hostlist(hosts) for name, hosts in found.items()}
+
+
+def _left_out(
+    sources: Sequence[Facts], joined: Joined, document: dict[str, Any], folder: Path
+) -> list[str]:
+    """Say which sources the cluster file does not name, and those that could not be joined."""
+    used = set(_named(document))
+    apart = {facts.path for facts in joined.apart}
+    written_out = len(document.get("nvlink_domains") or {}) and "from" not in _section(document)
+    lost = [
+        facts.path
+        for facts in sources
+        if os.path.relpath(facts.path, folder) not in used
+        and not (written_out and has_domains(facts))
+    ]
+    if not lost:
+        return []
+    why = "could not be joined" if set(lost) <= apart else "not used, or could not be joined"
+    return [f"anything of {some([Path(path).name for path in lost], 4)} ({why}; see topo)"]
+
+
+def _section(document: dict[str, Any]) -> dict[str, Any]:
+    found = document.get("nvlink_domains")
+    return found if isinstance(found, dict) else {}
+
+
+def _named(document: dict[str, Any]) -> Iterable[str]:
+    for key in ("node", "fabric", "nvlink_domains"):
+        given = (document.get(key) or {}).get("from", ())
+        yield from [given] if isinstance(given, str) else given
+
+
+def _from(paths: Sequence[str], folder: Path) -> str | list[str]:
+    """Return the value of ``from``: one path, or a list of several."""
+    relative = [os.path.relpath(path, folder) for path in dict.fromkeys(paths)]
+    return relative[0] if len(relative) == 1 else relative
 
 
 def _gpu(facts: Facts) -> dict[str, str]:
@@ -66,13 +165,3 @@ def _gpu(facts: Facts) -> dict[str, str]:
         return {"gpu": find_gpu(str(models.pop())).name}
     except UnknownGpuError:
         return {}
-
-
-def _domains(sources: Sequence[Facts]) -> dict[str, str]:
-    """Return NVLink domains that host labels name (a scheduler's blocks need not be any)."""
-    found: dict[str, list[str]] = {}
-    for facts in sources:
-        for place in facts.places or ():
-            if place.nvlink_domain is not None:
-                found.setdefault(place.nvlink_domain, []).append(place.host)
-    return {name: compress_hostlist(hosts) for name, hosts in found.items()}

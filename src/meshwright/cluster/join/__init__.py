@@ -1,0 +1,1 @@
+"""Join what several topology sources say: hosts, fabric, trees and places, conflicts as findings."""
