@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -122,6 +123,49 @@ def test_islands_are_hosts_or_nvlink_domains() -> None:
                     domain[0] >= 0 and domain[0] == domain[1]
                 )
                 assert bool(fabric.island_of_slot[a] == fabric.island_of_slot[b]) == bool(same)
+
+
+def test_gpus_off_the_switch_have_no_nvlink_link_and_their_own_rates() -> None:
+    box = msgspec.structs.replace(
+        node_from_preset(find_preset("dgx-h100")),
+        nvlink_gpus=(0, 1, 2, 3, 4, 6, 7),
+        nvlink_rates=(gb_per_s(450),) * 3 + (gb_per_s(425),) + (gb_per_s(450),) * 4,
+    )
+    fabric = build_fabric(HostSet(["a", "b"], (box,), np.zeros(2, np.int32)))
+    assert fabric.nvlink_domain_of_slot.tolist() == [0] * 5 + [-1, 0, 0] + [1] * 5 + [-1, 1, 1]
+    assert fabric.island_of_slot.tolist() == [0] * 8 + [1] * 8
+    for ids in (fabric.nvlink_out, fabric.nvlink_in):
+        assert np.flatnonzero(ids < 0).tolist() == [5, 13]
+        rates = fabric.links.capacity_bytes_per_s()[ids[8:][[0, 3, 7]]]
+        assert rates.tolist() == [gb_per_s(450), gb_per_s(425), gb_per_s(450)]
+
+
+def test_a_gpu_off_the_switch_of_a_rack_reaches_its_own_host_alone() -> None:
+    tray = msgspec.structs.replace(
+        node_from_preset(find_preset("gb200-nvl72")), nvlink_gpus=(0, 1, 3)
+    )
+    kinds = np.zeros(3, np.int32)
+    domain = np.array([0, 0, 1], np.int32)
+    fabric = build_fabric(HostSet(["a", "b", "c"], (tray,), kinds), domain, ["r0", "r1"])
+    assert fabric.island_of_slot.tolist() == [0, 0, 3, 0, 0, 0, 4, 0, 2, 2, 2, 2]
+
+
+def test_islands_of_mixed_hosts_are_hosts_or_nvlink_domains() -> None:
+    """GPUs of one island reach each other without the network, whatever is off a switch."""
+    apart = 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        fabric = dice.choice([regular, irregular])(dice, mixed=True)
+        domain, host = fabric.nvlink_domain_of_slot, fabric.host_of_slot
+        for a in range(fabric.num_slots):
+            for b in range(fabric.num_slots):
+                near = host[a] == host[b] or (domain[a] >= 0 and domain[a] == domain[b])
+                joined = bool(fabric.island_of_slot[a] == fabric.island_of_slot[b])
+                assert near or not joined
+                apart += bool(near and not joined)
+                # Only off the switch of several hosts are host mates of two islands.
+                assert joined or not near or (domain[a] < 0) != (domain[b] < 0)
+    assert apart > 20
 
 
 def _one_host(nic_of_gpu: tuple[int, ...], leaf: list[int]) -> list[int]:

@@ -84,7 +84,8 @@ SHAPES = [
     (4, 6, 0, "H100-SXM", "mesh", None),  # HGX H100 4-GPU: six links a pair
     (4, 4, 0, "A100-SXM", "mesh", None),
     (4, 6, 0, "A100-SXM", "switch", 150),  # a slice of a larger host: 18 links of 12
-    (8, 18, 1, "H100-SXM", "mesh", None),  # not all pairs
+    (8, 18, 1, "H100-SXM", "switch", 450),  # links are shared, whatever one pair says
+    (8, 18, 12, "H100-SXM", "mesh", None),  # far from all pairs
     (8, 18, 0, None, "switch", None),
     (4, 6, 0, None, "mesh", None),
 ]
@@ -98,6 +99,47 @@ def test_a_full_matrix_of_more_links_than_a_gpu_has_is_a_switch(
     node, _ = node_from_facts(_matrix(gpus, count, missing), model, None, "x")
     assert node.nvlink == nvlink
     assert node.nvlink_bytes_per_s == (None if rate is None else gb_per_s(rate))
+
+
+def _box(pairs: dict[tuple[int, int], int], gpus: int = 8) -> Facts:
+    joined = tuple(NvlinkPair(a, b, count) for (a, b), count in pairs.items() if count)
+    names = tuple(Gpu(i, f"GPU{i}") for i in range(gpus))
+    return Facts(format="nvidia_smi_topo_m", path="x", gpus=names, nvlink_pairs=joined)
+
+
+def test_a_gpu_with_a_link_down_keeps_the_others_at_full_rate() -> None:
+    pairs = {(a, b): 17 if 3 in (a, b) else 18 for a in range(8) for b in range(a + 1, 8)}
+    node, _ = node_from_facts(_box(pairs), H100, None, "x")
+    assert node.nvlink == "switch"
+    assert node.nvlink_bytes_per_s == gb_per_s(450)
+    assert node.nvlink_rates == (gb_per_s(450),) * 3 + (gb_per_s(425),) + (gb_per_s(450),) * 4
+    assert node.nvlink_gpus is None
+    assert node.on_switch() == (True,) * 8
+    assert node.graph.path(0, 3)  # PCIe is there, and not used
+    # Of an unknown model nothing is known but that it is a switch.
+    node, _ = node_from_facts(_box(pairs), None, None, "x")
+    assert (node.nvlink, node.nvlink_rates, node.nvlink_bytes_per_s) == ("switch", None, None)
+
+
+def test_a_gpu_fallen_off_the_switch_does_not_make_a_mesh() -> None:
+    pairs = {(a, b): 18 for a in range(8) for b in range(a + 1, 8) if 5 not in (a, b)}
+    node, _ = node_from_facts(_box(pairs), H100, None, "x")
+    assert (node.nvlink, node.nvlink_bytes_per_s) == ("switch", gb_per_s(450))
+    assert node.nvlink_gpus == (0, 1, 2, 3, 4, 6, 7)
+    assert node.on_switch() == (True,) * 5 + (False,) + (True,) * 2
+    assert node.nvlink_rates is None
+    assert {link.kind for link in node.graph.links} == {"pcie", "cpu"}
+    # Two GPUs by a bridge and six without: no switch.
+    node, _ = node_from_facts(_box({(0, 1): 12}), find_gpu("A100-PCIe"), None, "x")
+    assert (node.nvlink, node.nvlink_gpus) == ("mesh", None)
+
+
+def test_numbers_with_gaps_are_positions_on_the_switch() -> None:
+    numbers = (2, 3, 5, 9)
+    pairs = tuple(NvlinkPair(a, b, 18) for a, b in ((2, 3), (2, 9), (3, 9)))
+    gpus = tuple(Gpu(number, f"GPU{number}") for number in numbers)
+    facts = Facts(format="nvidia_smi_topo_m", path="x", gpus=gpus, nvlink_pairs=pairs)
+    assert node_from_facts(facts, H100, None, "x")[0].nvlink_gpus == (0, 1, 3)
 
 
 def test_nic_assignment_of_own_files() -> None:
@@ -148,6 +190,13 @@ def test_what_is_assumed_is_said() -> None:
     assert _rules(findings) == []
     assert node.origins["paths"] is Origin.PARSED
     assert node.nics[0].rate_bytes_per_s == 2 * gbit_per_s(400)
+
+
+def test_fewer_links_than_the_given_model_has_are_said() -> None:
+    _, findings = node_from_facts(_matrix(4, 6), find_gpu("A100-SXM"), None, "x")
+    assert "topology/nvlinks-below-model" in _rules(findings)
+    _, findings = node_from_facts(_matrix(8, 12), find_gpu("A100-SXM"), None, "x")
+    assert "topology/nvlinks-below-model" not in _rules(findings)
 
 
 def test_usual_nic_of_a_generation() -> None:

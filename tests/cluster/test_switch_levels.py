@@ -116,12 +116,17 @@ def test_gb200_faults_are_found(gb200: Facts) -> None:
     swap = _one(levels, "topology/rail-miscabled")
     assert swap.numbers == {
         "host": "rack08-tray01",
+        "hosts": ["rack08-tray01"] * 2,
         "adapters": ["HCA-5", "HCA-6"],
+        "adapter_ports": [1, 1],
         "leaves": ["MF0;LEAF-04-08:MQM9701/U1", "MF0;LEAF-03-08:MQM9701/U1"],
+        "leaf_ports": [1, 1],
         "expected_leaves": ["MF0;LEAF-03-08:MQM9701/U1", "MF0;LEAF-04-08:MQM9701/U1"],
     }
-    for word in ("rack08-tray01", "HCA-5", "HCA-6", "LEAF-03-08", "LEAF-04-08"):
+    for word in ("rack08-tray01 HCA-5 port 1 on", "HCA-6", "LEAF-03-08:MQM9701/U1 port 1"):
         assert word in swap.message
+    assert "LEAF-03-08:MQM9701/U1 port 1" in str(swap.remedy)
+    assert "LEAF-04-08:MQM9701/U1 port 1" in str(swap.remedy)
     thin = [f.numbers for f in levels.findings if f.rule == "topology/spine-cables-missing"]
     assert sorted(str(numbers["leaf"])[4:14] for numbers in thin) == [
         *("LEAF-01-01", "LEAF-01-05", "LEAF-01-08", "LEAF-02-03", "LEAF-03-07")
@@ -223,8 +228,11 @@ def test_swapped_adapters_of_one_host() -> None:
     levels = derive_levels(build.facts())
     assert _one(levels, "topology/rail-miscabled").numbers == {
         "host": "a-n9",
+        "hosts": ["a-n9", "a-n9"],
         "adapters": ["HCA-5", "HCA-6"],
+        "adapter_ports": [1, 1],
         "leaves": ["sw<a.3>", "sw<a.2>"],
+        "leaf_ports": [24, 25],
         "expected_leaves": ["sw<a.2>", "sw<a.3>"],
     }
     assert levels.rail_of_leaf == {f"a.{i}": i for i in range(4)}

@@ -19,7 +19,7 @@ def cluster(tmp_path: Path, text: str) -> Cluster:
 
 def test_counts_of_a_preset(tmp_path: Path) -> None:
     found = cluster(tmp_path, "node: gb200-nvl72\nnodes: 144\nfabric: rail-optimized\n")
-    document = cluster_report_json(found, "c.yaml", full=False)
+    document = cluster_report_json(found, "c.yaml", found.findings, full=False)
     assert document["tiers"] == {
         "gpus": 576,
         "hosts": 144,
@@ -31,13 +31,15 @@ def test_counts_of_a_preset(tmp_path: Path) -> None:
         "cores": 0,
         "components": 1,
     }
-    assert document["nvlink_domains"] == {"count": 8, "hosts": [18, 18]}
+    domains = document["nvlink_domains"]
+    assert [len(one["hosts"]) for one in domains] == [18] * 8
+    assert domains[1]["hosts"][0] == "host18"
     assert document["node_types"] == [{"name": "gb200-nvl72", "gpus": 4, "nics": 4, "hosts": 144}]
 
 
 def test_cores_are_no_spines(tmp_path: Path) -> None:
     found = cluster(tmp_path, "node: dgx-h100\nnodes: 2000\nfabric: rail-optimized\n")
-    tiers = cluster_report_json(found, "c.yaml", full=False)["tiers"]
+    tiers = cluster_report_json(found, "c.yaml", found.findings, full=False)["tiers"]
     network = found.fabric.network
     assert network is not None
     assert tiers["leaves"] == network.num_leaves
@@ -47,18 +49,21 @@ def test_cores_are_no_spines(tmp_path: Path) -> None:
 
 def test_link_classes_hold_every_link(tmp_path: Path) -> None:
     found = cluster(tmp_path, "node: dgx-h100\nnodes: 40\nfabric: rail-only\n")
-    document = cluster_report_json(found, "c.yaml", full=False)
+    document = cluster_report_json(found, "c.yaml", found.findings, full=False)
     assert sum(one["count"] for one in document["link_classes"]) == len(found.fabric.links)
     assert document["tiers"]["components"] == 8
 
 
 def test_long_lists_are_counted_unless_all_is_asked_for(tmp_path: Path) -> None:
     found = cluster(tmp_path, "node: {gpus: 1}\nnodes: 10001\nfabric: none\n")
-    assert cluster_report_json(found, "c.yaml", full=False)["hosts"] == {"count": 10_001}
-    assert len(cluster_report_json(found, "c.yaml", full=True)["hosts"]) == 10_001
+    assert cluster_report_json(found, "c.yaml", found.findings, full=False)["hosts"] == {
+        "count": 10_001
+    }
+    assert len(cluster_report_json(found, "c.yaml", found.findings, full=True)["hosts"]) == 10_001
 
 
 @pytest.mark.parametrize(("tier", "count"), [("hosts", "3"), ("leaves", "not known")])
 def test_text_says_what_is_not_known(tmp_path: Path, tier: str, count: str) -> None:
-    text = cluster_report_text(cluster(tmp_path, "node: {gpus: 4}\nnodes: 3\nfabric: none\n"), "c")
+    found = cluster(tmp_path, "node: {gpus: 4}\nnodes: 3\nfabric: none\n")
+    text = cluster_report_text(found, "c", found.findings)
     assert re.search(rf"^{tier} +{count}$", text, re.M)

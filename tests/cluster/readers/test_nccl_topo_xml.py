@@ -174,7 +174,9 @@ def test_nvswitches_are_one_node_and_self_loops_no_pair() -> None:
     loop = _finding(facts, "topology/nvlink-self-loop", Severity.NOTE)
     assert (loop.place.line, loop.place.column) == (37, 9)
     differs = _finding(facts, "topology/nvlink-count-differs", Severity.WARNING)
-    assert differs.numbers == {"0": 9, "2": 9, "3": 8}
+    assert differs.numbers == {"gpus": [3], "links": 8, "most": 9, "peers": 2}
+    outside = _finding(facts, "topology/gpu-outside-nvlink", Severity.WARNING)
+    assert outside.numbers == {"outside": [1], "joined": 3}
 
 
 def test_doubtful_speeds() -> None:

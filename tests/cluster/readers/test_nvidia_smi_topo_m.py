@@ -187,8 +187,9 @@ def test_asymmetry_degraded_links_and_a_gpu_outside() -> None:
     assert NvlinkPair(0, 2, 18, both_ways=False) in facts.nvlink_pairs
     assert NvlinkPair(0, 3, 17) in facts.nvlink_pairs
     differs = _finding(facts, "topology/nvlink-count-differs")
-    assert differs.numbers == {"NV17": 3, "NV18": 3}
-    assert "GPU3" in differs.message
+    assert differs.numbers == {"gpus": [3], "links": 17, "most": 18, "peers": 3}
+    assert "GPU3 has 17 NVLinks" in differs.message
+    assert differs.place.line == 5
     outside = _finding(facts, "topology/gpu-outside-nvlink")
     assert outside.numbers == {"outside": [4], "joined": 4}
     assert facts.gpu_gpu_class is not None
@@ -212,7 +213,7 @@ def test_cube_mesh_of_equal_sums_is_sound() -> None:
 def test_virtual_machine_and_cut_cpu_list() -> None:
     facts = _fixture("vm_phb_cut_list.txt")
     assert _rules(facts) == ["topology/pcie-hidden-by-vm", "topology/cpu-list-cut"]
-    assert [finding.severity for finding in facts.findings] == [Severity.NOTE] * 2
+    assert [one.severity for one in facts.findings] == [Severity.WARNING, Severity.NOTE]
     assert _finding(facts, "topology/cpu-list-cut").numbers == {
         "0,4,8,12,16,": 1,
         "2,6,10,14,18": 1,
@@ -224,7 +225,8 @@ def test_metax_columns_and_links() -> None:
     facts = _fixture("metax.txt")
     assert facts.nvlink_pairs == (NvlinkPair(0, 1, 1),)
     assert facts.numa_ids == (0, 1)
-    assert facts.findings == ()
+    assert _rules(facts) == ["topology/gpu-without-near-nic"]
+    assert facts.findings[0].severity is Severity.NOTE  # one NIC, so no RDMA network
 
 
 def test_blank_cpu_cell_and_grace_gpu_numa_id() -> None:

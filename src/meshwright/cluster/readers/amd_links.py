@@ -21,6 +21,7 @@ prints 1 for every pair that XGMI joins, directly or not.
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import msgspec
@@ -31,6 +32,7 @@ UNKNOWN = "unknown"
 XGMI, PCIE = "XGMI", "PCIE"
 XGMI_HOP_WEIGHT = 15
 _ONE_SOCKET_WEIGHT = 40
+_WEIGHT = re.compile("[0-9]{1,9}")
 _MOST_NUMA_DISTANCE = 255
 """Largest entry of the firmware's distance table (ACPI SLIT)."""
 
@@ -153,4 +155,6 @@ def weights_of(cells: Cells | None) -> tuple[tuple[int | None, ...], ...] | None
     """Return a table of weights; what is no number says nothing."""
     if cells is None:
         return None
-    return tuple(tuple(int(cell) if cell.isdecimal() else None for cell in row) for row in cells)
+    return tuple(
+        tuple(int(cell) if _WEIGHT.fullmatch(cell) else None for cell in row) for row in cells
+    )

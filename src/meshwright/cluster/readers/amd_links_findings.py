@@ -61,14 +61,24 @@ def _asymmetric(links: AmdLinks) -> list[Finding]:
     def differ(a: int, b: int) -> bool:
         return (links.kind(a, b), links.weight(a, b)) != (links.kind(b, a), links.weight(b, a))
 
+    pairs = _such_pairs(links, differ)
     message = "differ by direction in link type or weight"
+    if pairs:
+        a, b = pairs[0]
+        message += f": {_cell(links, a, b)} there, {_cell(links, b, a)} back"
     return _finding(
         links,
         "matrix-asymmetric",
         Severity.WARNING,
-        _such_pairs(links, differ),
+        pairs,
         (message, "run the tool again; if it stays, look for links that are down"),
     )
+
+
+def _cell(links: AmdLinks, a: int, b: int) -> str:
+    """Return link type and weight of one direction, as far as they are given."""
+    parts = [links.kind(a, b) or "", f"weight {links.weight(a, b)}"]
+    return " ".join(part for part in parts if part and not part.endswith("None"))
 
 
 def _contradicting(links: AmdLinks) -> list[Finding]:

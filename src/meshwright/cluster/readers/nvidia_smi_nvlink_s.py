@@ -26,7 +26,7 @@ _HEADER = re.compile(r"\bGPU [0-9]{1,4}: ")
 
 def looks_like(text: str) -> bool:
     """Tell whether the text lists NVLinks by GPU."""
-    if _HEADER.search(text) is None:
+    if "GPU " not in text or _HEADER.search(text) is None:
         return False
     return LINK.search(text) is not None or NO_LINKS.search(text) is not None
 
@@ -62,4 +62,5 @@ def _gpu(gpu: GpuLinks) -> Gpu:
         model=gpu.model,
         nvlinks=up,
         nvlinks_down=down,
+        uuid=gpu.uuid,
     )

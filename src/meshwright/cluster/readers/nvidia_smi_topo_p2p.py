@@ -37,7 +37,7 @@ _LEGEND = "Status Ok"
 
 def looks_like(text: str) -> bool:
     """Tell whether the text holds a ``topo -p2p`` matrix: labels only, then a row of its codes."""
-    if _LEGEND not in text and _ROW.search(text) is None:
+    if "GPU" not in text or (_LEGEND not in text and _ROW.search(text) is None):
         return False
     return next(_headers(clean_lines(text)), None) is not None
 
