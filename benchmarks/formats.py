@@ -19,6 +19,7 @@ from typing import Any
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.readers import read_topology
 from meshwright.report.topo_report import topo_json
+from meshwright.report.topo_view import topo_view
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 MARK = "<!-- table made by benchmarks/formats.py -->"
@@ -38,7 +39,7 @@ COLUMNS = {
 def met(facts: Facts, row: dict[str, str]) -> tuple[int, int]:
     """Return (cells met, cells) of one sample: filled counts, nearest NICs and their class."""
     document: dict[str, Any] = json.loads(
-        json.dumps(topo_json([facts], None, full=True), default=str)
+        json.dumps(topo_json(topo_view([facts]), full=True), default=str)
     )
     results = [
         document[key] is not None and len(document[key]) == int(row[column])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.cluster.sections import HostList
@@ -32,18 +33,38 @@ class Merge:
     findings: list[Finding] = field(default_factory=list)
     facts: list[Facts] = field(default_factory=list)
     named_hosts: int = 0
+    captured: list[str] = field(default_factory=list)
+    """Hosts that the node's files name."""
+    _read: dict[str, Facts] = field(default_factory=dict)
 
     def read(self, source: str, key: str) -> Facts:
-        """Read a topology file named in the cluster file; findings are kept."""
+        """Read a topology file named in the cluster file, once; findings are kept."""
         from meshwright.cluster.readers import read_topology  # noqa: PLC0415 - presets need no reader
 
+        if source in self._read:
+            return self._read[source]
         path = self.folder / source
         if not self.has(source):
             raise InputError(Problem(self.place(key), f"no such file: {source}"))
         facts = read_topology(path)
         self.findings += facts.findings
+        if not facts.cables:  # those of cables follow when the fabric is whole
+            self.findings += degradations(facts)
         self.facts.append(facts)
+        self._read[source] = facts
         return facts
+
+    def read_all(self, sources: HostList, key: str) -> list[Facts]:
+        """Read one file or each of a list; an empty list and a file named twice are refused."""
+        names = [sources] if isinstance(sources, str) else list(sources)
+        if not names:
+            raise self.fail(
+                key, "names no file", f"{key.rpartition('.')[2]}: a file, or a list of them"
+            )
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        if twice:
+            raise self.fail(key, f"names {twice[0]} twice")
+        return [self.read(name, key) for name in names]
 
     def has(self, source: str) -> bool:
         """Tell whether a name is that of a file; one no file can have is none."""

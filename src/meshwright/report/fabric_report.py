@@ -21,7 +21,9 @@ _LISTED = 10_000
 _LABELS = {"gpus": "GPUs", "nics": "NICs", "components": "parts that no cable joins"}
 
 
-def cluster_report_json(cluster: Cluster, path: str, *, full: bool) -> dict[str, Any]:
+def cluster_report_json(
+    cluster: Cluster, path: str, findings: Sequence[Finding], *, full: bool
+) -> dict[str, Any]:
     """Return the document of ``topo --json`` for a cluster file."""
     fabric = cluster.fabric
     hosts = fabric.host_names
@@ -32,14 +34,14 @@ def cluster_report_json(cluster: Cluster, path: str, *, full: bool) -> dict[str,
         "description": cluster.description,
         "hosts": _cut(hosts, full=full),
         "switches": None if switches is None else _cut(switches, full=full),
-        "nvlink_domains": _domains(fabric),
+        "nvlink_domains": _domains_json(fabric, full=full),
         "tiers": dict(_tiers(fabric)),
         "node_types": [
             {"name": node.name, "gpus": node.num_gpus, "nics": len(node.nics), "hosts": count}
             for node, count in _types(fabric)
         ],
         "link_classes": _classes(fabric),
-        "findings": [finding.to_json() for finding in by_severity(list(cluster.findings))],
+        "findings": [finding.to_json() for finding in by_severity(findings)],
         "origin": {"hosts": Origin.PARSED.value, "tiers": Origin.MODELLED.value},
     }
 
@@ -53,18 +55,35 @@ def _types(fabric: Fabric) -> list[tuple[Any, int]]:
     return [pair for pair in zip(fabric.node_types, counts, strict=True) if pair[1]]
 
 
-def _domains(fabric: Fabric) -> dict[str, Any]:
-    """Return the number of NVLink domains, and how many hosts they hold."""
+def _domain_of_host(fabric: Fabric) -> list[tuple[int, int]]:
+    """Return the (NVLink domain, host) pairs, by domain."""
     known = fabric.nvlink_domain_of_slot >= 0
-    width = int(fabric.nvlink_domain_of_slot.max(initial=0)) + 1
+    width = fabric.num_hosts
     pairs = np.unique(
-        fabric.host_of_slot[known].astype(np.int64) * width + fabric.nvlink_domain_of_slot[known]
+        fabric.nvlink_domain_of_slot[known].astype(np.int64) * width + fabric.host_of_slot[known]
     )
-    hosts = np.bincount(pairs % width) if len(pairs) else np.zeros(0, dtype=np.int64)
-    hosts = hosts[hosts > 0]
-    if not len(hosts):
-        return {"count": 0, "hosts": None}
-    return {"count": len(hosts), "hosts": [int(hosts.min()), int(hosts.max())]}
+    return list(zip((pairs // width).tolist(), (pairs % width).tolist(), strict=True))
+
+
+def _domains(fabric: Fabric) -> dict[int, list[int]]:
+    """Return the hosts of each NVLink domain."""
+    domains: dict[int, list[int]] = {}
+    for domain, host in _domain_of_host(fabric):
+        domains.setdefault(domain, []).append(host)
+    return domains
+
+
+def _domains_json(fabric: Fabric, *, full: bool) -> Any:
+    domains = _domains(fabric)
+    if not full and len(domains) > _LISTED:
+        return {"count": len(domains)}
+    return [
+        {
+            "name": fabric.nvlink_domain_names[domain],
+            "hosts": [fabric.host_names[host] for host in hosts],
+        }
+        for domain, hosts in domains.items()
+    ]
 
 
 def _tiers(fabric: Fabric) -> list[tuple[str, int | None]]:
@@ -84,7 +103,7 @@ def _switch_tiers(network: Network) -> list[tuple[str, int | None]]:
     leaves = np.unique(network.switch_of_leaf)
     cables = network.cables
     rows: list[tuple[str, int | None]] = [
-        ("leaves", len(leaves)),
+        ("leaves", network.leaf_switches),
         ("units", len(np.unique(network.unit_of_leaf))),
         ("pods", len(np.unique(network.pod_of_leaf))),
     ]
@@ -115,9 +134,8 @@ def _classes(fabric: Fabric) -> list[dict[str, Any]]:
     ]
 
 
-def cluster_report_text(cluster: Cluster, path: str) -> str:
+def cluster_report_text(cluster: Cluster, path: str, findings: Sequence[Finding]) -> str:
     """Return the page of ``topo`` for a cluster file."""
-    findings = cluster.findings
     fabric = cluster.fabric
     parts = [
         paragraph(f"{path}: cluster file. {cluster.description}. {counted(findings)}."),
@@ -134,11 +152,12 @@ def _tier_text(fabric: Fabric) -> str:
         (_LABELS.get(name, name), "not known" if count is None else format_count(count))
         for name, count in _tiers(fabric)
     ]
-    domains = _domains(fabric)
-    if domains["count"]:
-        least, most = domains["hosts"]
+    sizes = [len(hosts) for hosts in _domains(fabric).values()]
+    if sizes:
+        least, most = min(sizes), max(sizes)
         size = f"{least}" if least == most else f"{least} to {most}"
-        rows.append(("NVLink domains", f"{format_count(domains['count'])} of {size} hosts"))
+        hosts = "host" if most == 1 else "hosts"
+        rows.append(("NVLink domains", f"{format_count(len(sizes))} of {size} {hosts}"))
     return table(("tier", "count"), rows)
 
 
@@ -160,8 +179,3 @@ def _link_text(fabric: Fabric) -> str:
     if not rows:
         return ""
     return table(("links (each direction)", "tier", "count", "rate", "origin"), rows)
-
-
-def cluster_findings(cluster: Cluster) -> list[Finding]:
-    """Return the findings of a cluster file, errors first."""
-    return by_severity(list(cluster.findings))

@@ -7,10 +7,14 @@ from typing import Any
 
 from meshwright.cluster.choose import Choice
 from meshwright.cluster.facts import Facts, Nic, nearest_nics
-from meshwright.cluster.switch_levels import derive_levels
-from meshwright.findings import Finding, Number, Place, Severity, by_severity
+from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.origin import Origin
+from meshwright.report.allocation_report import allocation_json, allocation_text
+from meshwright.report.joined_report import joined_json, joined_text
+from meshwright.report.node_drawing import draw_node
 from meshwright.report.text import counted, findings_text, paragraph, table
+from meshwright.report.topo_tiers import domains_text, nvlink_domains, tiers_text
+from meshwright.report.topo_view import TopoView
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/topo/1"
@@ -28,43 +32,49 @@ _LISTS: dict[str, Callable[[Facts], Sequence[Any] | None]] = {
 }
 
 
-def topo_findings(sources: Sequence[Facts]) -> list[Finding]:
-    """Return the findings of all sources, errors first."""
-    found = [finding for facts in sources for finding in facts.findings]
-    for facts in sources:
-        if facts.cables:
-            found += derive_levels(facts).findings
-    return by_severity(found)
-
-
-def topo_json(sources: Sequence[Facts], choice: Choice | None, *, full: bool) -> dict[str, Any]:
+def topo_json(view: TopoView, *, full: bool) -> dict[str, Any]:
     """Return the document of ``topo --json``: each source's lists, and all together at the top."""
-    files = [_file(facts, full=full) for facts in sources]
+    files = [_file(facts, full=full) for facts in view.sources]
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "files": [{"path": one["path"], "format": one["format"]} for one in files],
     }
-    if len(files) == 1:
+    if view.joined is None:
         document |= {key: value for key, value in files[0].items() if key not in ("path", "format")}
     else:
-        document |= _together(sources, full=full)
+        document |= _together(view, full=full)
+    document["nvlink_domains"] = _domains(view)
     document["sources"] = files
-    document["choice"] = None if choice is None else _choice_json(choice)
-    told = [] if choice is None else [_choice_finding(choice, sources[0].path)]
-    document["findings"] = [finding.to_json() for finding in [*topo_findings(sources), *told]]
-    document["origin"] = {"sources": Origin.PARSED.value, "choice": Origin.MODELLED.value}
+    document["joined"] = None if view.joined is None else joined_json(view.joined)
+    document["choice"] = None if view.choice is None else _choice_json(view.choice)
+    document["allocation"] = None if view.allocation is None else allocation_json(view.allocation)
+    told = [] if view.choice is None else [_choice_finding(view.choice, view.sources[0].path)]
+    document["findings"] = [finding.to_json() for finding in [*view.findings, *told]]
+    document["origin"] = {
+        "sources": Origin.PARSED.value,
+        "choice": Origin.MODELLED.value,
+        "allocation": Origin.MODELLED.value,
+    }
     return document
 
 
-def _together(sources: Sequence[Facts], *, full: bool) -> dict[str, Any]:
-    """Return the lists of several sources one after the other; null where none of them says."""
+def _domains(view: TopoView) -> list[dict[str, Any]] | None:
+    domains = nvlink_domains(view.sources)
+    if domains is None:
+        return None
+    return [{"name": name, "hosts": hosts} for name, hosts in domains.items()]
+
+
+def _together(view: TopoView, *, full: bool) -> dict[str, Any]:
+    """Return the lists of several sources, joined where they can be; null where none says."""
     result: dict[str, Any] = {}
     for name, of in {**_LISTS, "links": _network_cables}.items():
-        given = [values for values in map(of, sources) if values is not None]
-        result[name] = (
-            _cut([one for values in given for one in values], full=full) if given else None
-        )
-    near = [facts for facts in sources if nearest_nics(facts) is not None]
+        given = [values for values in map(of, view.parts) if values is not None]
+        every = [one for values in given for one in values]
+        if name in ("hosts", "numa_nodes"):
+            every = list(dict.fromkeys(every))
+        result[name] = _cut(every, full=full) if given else None
+    near = [facts for facts in view.parts if nearest_nics(facts) is not None]
     # GPU numbers of two hosts would mix: with several matrices each stands with its own source.
     nearest = _nearest(near[0]) if len(near) == 1 else (None, None)
     result["nearest_nic"], result["nearest_class"] = nearest
@@ -128,20 +138,22 @@ def _column(nic: Nic) -> int | str:
     return int(number) if number.isdigit() else nic.label or nic.name
 
 
-def topo_text(sources: Sequence[Facts], choice: Choice | None) -> str:
+def topo_text(view: TopoView) -> str:
     """Return the page of ``topo``."""
-    findings = topo_findings(sources)
-    parts = [f"{counted(findings)}."]
-    loud = findings_text(findings, Severity.ERROR, Severity.WARNING)
-    parts += [loud] if loud else []
-    for facts in sources:
+    findings = view.findings
+    parts = [f"{counted(findings)}.", findings_text(findings, Severity.ERROR, Severity.WARNING)]
+    for facts in view.sources:
         parts.append(f"{facts.path}: {facts.format}\n{_counts(facts)}")
-        parts += [text for text in (_near_text(facts), _tree_text(facts)) if text]
-    if choice is not None:
-        parts.append(_choice_text(choice))
-    quiet = findings_text(findings, Severity.NOTE)
-    parts += [quiet] if quiet else []
-    return "\n\n".join(parts)
+        parts += [draw_node(facts), _near_text(facts), tiers_text(facts, view.levels(facts))]
+    parts.append(domains_text(nvlink_domains(view.sources)))
+    if view.joined is not None:
+        parts.append(joined_text(view.joined))
+    if view.choice is not None:
+        parts.append(_choice_text(view.choice))
+    if view.allocation is not None:
+        parts.append(allocation_text(view.allocation))
+    parts.append(findings_text(findings, Severity.NOTE))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _counts(facts: Facts) -> str:
@@ -158,10 +170,10 @@ def _counts(facts: Facts) -> str:
 
 
 def _near_text(facts: Facts) -> str:
-    """Draw one host: GPUs, what joins them, and the NICs nearest to each."""
+    """Return a table of GPUs, what joins them, and the NICs nearest to each."""
     near = nearest_nics(facts)
     gpus, nics = facts.gpus or (), facts.nics or ()
-    if not gpus:
+    if not facts.gpu_gpu_class and near is None:
         return ""
     rows = []
     for place, gpu in enumerate(gpus):
@@ -176,19 +188,6 @@ def _near_text(facts: Facts) -> str:
         numa = ",".join(map(str, gpu.numa)) or "-"
         rows.append((gpu.name, numa, " ".join(joined) or "-", close or "-"))
     return table(("GPU", "NUMA", "to other GPUs", "nearest NICs"), rows)
-
-
-def _tree_text(facts: Facts) -> str:
-    if not facts.tree:
-        return ""
-    children = {child for switch in facts.tree for child in switch.switches}
-    roots = [switch.comment or switch.name for switch in facts.tree if switch.name not in children]
-    leaves = [switch for switch in facts.tree if switch.hosts]
-    text = f"{len(roots)} root{'s' if len(roots) > 1 else ''} ({' '.join(roots[:4])}), {len(leaves)} leaves"
-    if leaves:
-        sizes = sorted({len(switch.hosts) for switch in leaves})
-        text += f" of {sizes[0]}" + (f" to {sizes[-1]}" if len(sizes) > 1 else "") + " hosts"
-    return paragraph(text)
 
 
 def _choice_finding(choice: Choice, path: str) -> Finding:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from meshwright.cluster.facts import Facts
 from meshwright.errors import InputError, Problem
@@ -13,14 +15,26 @@ from meshwright.findings import Place
 
 MAX_FILE_BYTES = 1 << 30
 """A topology file larger than this is refused: no fabric needs it."""
+MAX_SMALL_CHARACTERS = 64 << 20
+"""Only listings of fabrics (``FABRIC_FORMATS``) may be larger than this."""
+MAX_LINE_BYTES = 4 << 20
+"""A longer line is refused; a list of 131,072 hosts, one by one, takes a third of it."""
+MAX_DOCUMENT_LINE_BYTES = 16 << 20
+"""The same for a file that starts with ``{``, ``[`` or ``<``: JSON and XML may be one line."""
+_CHUNK_BYTES = 1 << 20
+_FIRST_LINE = re.compile(r"\S.{0,119}")
 
 
 FORMATS = (
+    "meshwright_capture",  # first: it holds the text of other tools
     "nvidia_smi_topo_m",
     "nvidia_smi_nvlink_s",
+    "nvidia_smi_nvlink_r",
+    "nvidia_smi_q_fabric",
     "nvidia_smi_topo_p2p",
     "rocm_smi_showtopo",
     "amd_smi_topology",
+    "amd_smi_json",
     "nccl_topo_xml",
     "nccl_graph_xml",
     "hwloc_xml",
@@ -28,9 +42,11 @@ FORMATS = (
     "ibnetdiscover_ports",
     "iblinkinfo",
     "ibsim_net",
+    "opensm_lfts",
     "slurm_topology_conf",
     "slurm_topology_yaml",
     "scontrol_show_topology",
+    "scontrol_show_node",
     "topograph_model",
     "k8s_node_labels",
     "aws_instance_topology",
@@ -39,6 +55,10 @@ FORMATS = (
     "netq_nmx",
 )
 """Every format read; no two recognise the same text (a test holds it)."""
+
+
+FABRIC_FORMATS = ("ibnetdiscover", "ibnetdiscover_ports", "iblinkinfo", "ibsim_net", "opensm_lfts")
+"""Formats with a line for every port of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +70,9 @@ class Reader:
     read: Callable[[str, str], Facts]
 
 
-def readers() -> Iterator[Reader]:
+def readers(names: Iterable[str] = FORMATS) -> Iterator[Reader]:
     """Yield the readers; each is imported when its turn comes."""
-    for name in FORMATS:
+    for name in names:
         module = importlib.import_module(f"meshwright.cluster.readers.{name}")
         yield Reader(module.FORMAT, module.looks_like, module.read)
 
@@ -64,19 +84,18 @@ def read_topology(path: str | Path) -> Facts:
     """
     name = str(path)
     text = _read_text(Path(path), name)
-    for reader in readers():
+    large = len(text) > MAX_SMALL_CHARACTERS
+    for reader in readers(FABRIC_FORMATS if large else FORMATS):
         if reader.looks_like(text):
             return reader.read(text, name)
-    known = ", ".join(FORMATS)
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    raise InputError(
-        Problem(
-            Place(name, 1, 1),
-            "not recognised as any topology format",
-            excerpt=first[:120],
-            remedy=f"formats read so far: {known}",
-        )
-    )
+    message = "not recognised as any topology format"
+    remedy = f"formats read so far: {', '.join(FORMATS)}"
+    if large:
+        message = f"is larger than {MAX_SMALL_CHARACTERS >> 20} MiB and no listing of a fabric"
+        remedy = f"formats read at this size: {', '.join(FABRIC_FORMATS)}"
+    first = _FIRST_LINE.search(text)
+    excerpt = first[0] if first else None
+    raise InputError(Problem(Place(name, 1, 1), message, excerpt=excerpt, remedy=remedy))
 
 
 def _read_text(path: Path, name: str) -> str:
@@ -88,17 +107,37 @@ def _read_text(path: Path, name: str) -> str:
             raise InputError(Problem(Place(name), message))
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(Problem(Place(name), f"is larger than {MAX_FILE_BYTES >> 30} GiB"))
-        raw = path.read_bytes()
+        with path.open("rb") as stream:
+            size = _check_lines(stream, name)
+            stream.seek(0)
+            raw = stream.read(size)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(Problem(Place(name), f"cannot be read: {reason}")) from None
     if not raw.strip():
         raise InputError(Problem(Place(name, 1, 1), "is empty"))
-    nul = raw.find(b"\0")
-    if nul >= 0:
-        line = raw.count(b"\n", 0, nul) + 1
-        message = f"is a binary file (NUL at byte {nul})"
-        raise InputError(
-            Problem(Place(name, line, 1), message, remedy="give the tool's text output")
-        )
     return raw.decode("utf-8-sig", errors="replace")
+
+
+def _check_lines(stream: BinaryIO, name: str) -> int:
+    """Return the bytes of a file; refuse binary data and long lines before all is in memory."""
+    allowed = length = position = 0
+    line = 1
+    while chunk := stream.read(_CHUNK_BYTES):
+        nul = chunk.find(b"\0")
+        if nul >= 0:
+            place = Place(name, line + chunk.count(b"\n", 0, nul), 1)
+            message = f"is a binary file (NUL at byte {position + nul})"
+            raise InputError(Problem(place, message, remedy="give the tool's text output"))
+        if not allowed:
+            start = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            allowed = MAX_DOCUMENT_LINE_BYTES if start in (b"{", b"[", b"<") else MAX_LINE_BYTES
+        end = chunk.find(b"\n")
+        if length + (end if end >= 0 else len(chunk)) > allowed:
+            message = f"a line of more than {allowed >> 20} MiB"
+            remedy = "give the tool's output as it prints it, with its line ends"
+            raise InputError(Problem(Place(name, line, 1), message, remedy=remedy))
+        length = len(chunk) - chunk.rfind(b"\n") - 1 if end >= 0 else length + len(chunk)
+        line += chunk.count(b"\n")
+        position += len(chunk)
+    return position

@@ -86,17 +86,19 @@ def _separate_trees(places: Sequence[HostPlace], place: Place) -> Iterator[Findi
         "roots": len(below),
         "hosts_by_root": {root: len(below[root]) for root in [*below][:_LISTED]},
     }
-    yield Finding("topology/no-common-root", Severity.WARNING, place, message, numbers)
+    remedy = "keep each group of ranks under one of them, or add the source of what joins them"
+    yield Finding("topology/no-common-root", Severity.WARNING, place, message, numbers, remedy)
 
 
 def leaf_only_tree(tree: Sequence[TreeSwitch], path: str) -> Finding | None:
     """Return a finding when a scheduler's tree holds leaves and no real switch above them.
 
-    An operator that knows the leaf only puts all leaves under a switch named ``root``.
+    An operator that knows the leaf only puts all leaves under a switch named ``root``. (Leaves
+    under nothing at all are reported with the definitions, ``slurm_topology_conf_checks``.)
     """
     above = [switch for switch in tree if switch.switches]
     leaves = tuple(switch.name for switch in tree if not switch.switches)
-    if not leaves or any(switch.name.lower() != "root" for switch in above):
+    if len(leaves) < 2 or not above or any(switch.name.lower() != "root" for switch in above):
         return None
     message = (
         f"the tree names {len(leaves)} leaves ({shown(leaves)}) and no switch above them: the "

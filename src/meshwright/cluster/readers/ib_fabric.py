@@ -135,6 +135,7 @@ def _end_points(listing: Listing) -> tuple[list[Nic], list[OtherDevice]]:
                 guid=node.guid,
                 port=lowest[0] if lowest else None,
                 rate_bytes_per_s=lowest[1] if lowest else None,
+                lid=node.lid if lowest and lowest[0] == node.lid_port else None,
             )
         )
     return nics, others

@@ -138,6 +138,7 @@ class _Joined:
         kind, name = self._kind_of_id[one], self._name_of_id.get(one, "")
         if kind == "H":
             node = self.fabric.adapter(one, port, name, line)
+            node.port_lid(port, lid)
         else:
             node = self.fabric.node(kind, one, name, line)
         return (node.kind + node.guid, port)

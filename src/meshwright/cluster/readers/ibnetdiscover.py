@@ -22,7 +22,7 @@ _IBSIM = re.compile(r"^Hca[ \t]", re.M)
 
 def looks_like(text: str) -> bool:
     """Tell by content whether the text is a plain ``ibnetdiscover`` listing."""
-    return _LOOKS.search(text) is not None and _IBSIM.search(text) is None
+    return _LOOKS.search(text) is not None and ("Hca" not in text or _IBSIM.search(text) is None)
 
 
 def read(text: str, path: str) -> Facts:

@@ -39,20 +39,49 @@ def _shared_guids(listing: Listing) -> Iterator[Finding]:
         message = f"{len(nodes)} nodes have the GUID {guid} ({_some(names)}; lines {lines})"
         place = Place(listing.path, nodes[1].line)
         numbers: dict[str, Number] = {"guid": guid, "names": [*names[:_LISTED]]}
-        yield Finding("topology/duplicate-guid", Severity.WARNING, place, message, numbers)
+        remedy = "burn the right GUID into one of them (flint), then list the fabric again"
+        yield Finding("topology/duplicate-guid", Severity.WARNING, place, message, numbers, remedy)
 
 
 def _nameless(listing: Listing, nics: Sequence[Nic]) -> Iterator[Finding]:
     nameless = [nic for nic in nics if nic.host is None]
-    if nameless:
-        shown = _some(nic.name for nic in nameless)
-        message = f"{len(nameless)} adapters name no host and cannot be placed: {shown}"
-        numbers: dict[str, Number] = {
-            "count": len(nameless),
-            "guids": [nic.guid for nic in nameless[:_LISTED]],
-        }
-        place = Place(listing.path)
-        yield Finding("topology/nic-without-host", Severity.NOTE, place, message, numbers)
+    if not nameless:
+        return
+    switch_port = _switch_ports(listing, {f"H{nic.guid}" for nic in nameless})
+    adapters = []
+    for nic in nameless:
+        leaf, port = switch_port.get(f"H{nic.guid}", (None, None))
+        adapters.append((nic, leaf, port))
+    shown = _some(
+        f"{nic.name} (GUID {nic.guid}"
+        + (f" at {leaf} port {port})" if leaf is not None else ", no cable)")
+        for nic, leaf, port in adapters
+    )
+    message = f"{len(nameless)} adapters name no host and cannot be placed: {shown}"
+    numbers: dict[str, Number] = {
+        "count": len(nameless),
+        "guids": [nic.guid for nic in nameless[:_LISTED]],
+        "leaves": [leaf for _, leaf, _ in adapters[:_LISTED]],
+        "leaf_ports": [port for _, _, port in adapters[:_LISTED]],
+    }
+    remedy = (
+        "find the machine at the leaf's port, and set its node description (rdma-ndd, or "
+        "/sys/class/infiniband/*/node_desc)"
+    )
+    place = Place(listing.path, listing.nodes[f"H{nameless[0].guid}"].line)
+    rule = "topology/nic-without-host"
+    yield Finding(rule, Severity.WARNING, place, message, numbers, remedy)
+
+
+def _switch_ports(listing: Listing, keys: set[str]) -> dict[str, tuple[str, int]]:
+    """Return the switch and port where the first cable of each of these adapters ends."""
+    found: dict[str, tuple[str, int]] = {}
+    for one, other in listing.links:
+        for near, far in ((one, other), (other, one)):
+            if far[0] in keys and listing.nodes[near[0]].kind == "S":
+                node = listing.nodes[near[0]]
+                found.setdefault(far[0], (node.name or node.guid, near[1]))
+    return found
 
 
 def _unlisted(listing: Listing) -> Iterator[Finding]:
@@ -72,7 +101,8 @@ def _unlisted(listing: Listing) -> Iterator[Finding]:
             "guids": [node.guid for node in unlisted[:_LISTED]],
         }
         place = Place(listing.path)
-        yield Finding("topology/node-not-listed", Severity.WARNING, place, message, numbers)
+        remedy = "save the whole output of ibnetdiscover again, without a filter"
+        yield Finding("topology/node-not-listed", Severity.WARNING, place, message, numbers, remedy)
 
 
 def _listed_once(listing: Listing) -> Iterator[Finding]:
@@ -93,7 +123,10 @@ def _busy_ports(listing: Listing) -> Iterator[Finding]:
         message = f"{len(busy)} ports are shown with more than one far end: {shown}"
         numbers: dict[str, Number] = {"count": len(busy)}
         place = Place(listing.path)
-        yield Finding("topology/port-listed-twice", Severity.WARNING, place, message, numbers)
+        remedy = "list the fabric again: it changed while it was read, or two files were joined"
+        yield Finding(
+            "topology/port-listed-twice", Severity.WARNING, place, message, numbers, remedy
+        )
 
 
 def _unknown_rates(listing: Listing) -> Iterator[Finding]:
@@ -105,7 +138,8 @@ def _unknown_rates(listing: Listing) -> Iterator[Finding]:
         counts: dict[str, Number] = dict(list(unknown.items())[:_LISTED])
         numbers: dict[str, Number] = {"cables": counts}
         place = Place(listing.path)
-        yield Finding("topology/rate-unknown", Severity.WARNING, place, message, numbers)
+        remedy = "look at the port with iblinkinfo; its rate is left out here"
+        yield Finding("topology/rate-unknown", Severity.WARNING, place, message, numbers, remedy)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -15,17 +15,21 @@ from meshwright.cluster.readers.ibnetdiscover_rates import is_generation
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
 
+MAX_LID = 0xBFFF
+"""The highest unicast LID (InfiniBand architecture 1.4, 4.1.1)."""
+_LID_DIGITS = 6
 _MAX_PROBLEMS = 20
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _PORT = re.compile(
     r"\[([0-9]{1,4})\](?:\[ext [0-9]+\])?(?:\([0-9a-fA-F]{1,16}\))?\s+"
-    r'"([SHR])-([0-9a-fA-F]{1,16})"\s*\[([0-9]{1,4})\](?:\[ext [0-9]+\])?'
-    r"(?:\([0-9a-fA-F]{1,16}\))?\s*#\s*(?:lid [0-9]+ lmc [0-9]+\s+)?"
-    r'"(.*)"\s+lid [0-9]+ ([0-9]{1,2})x(\S{1,20})(?=\s|\Z)'
+    r'"([SHR]-[0-9a-fA-F]{1,16})"\s*\[([0-9]{1,4})\](?:\[ext [0-9]+\])?'
+    r"(?:\([0-9a-fA-F]{1,16}\))?\s*#\s*(?:lid ([0-9]+) lmc [0-9]+\s+)?"
+    r'"([^"]*|.*)"\s+lid ([0-9]+) ([0-9]{1,2}x\S{1,20})(?=\s|\Z)'
 )
-"""Port, kind, GUID and port of the far end, its description, width, generation."""
+"""Port, id and port of the far end, LID of an adapter's own port, the far end's description and LID,
+width and generation."""
 _HEAD = re.compile(
-    r'(Switch|Ca|Rt)\s+[0-9]{1,4}\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*#\s*"(.*)"(?=\s|\Z)'
+    r'(Switch|Ca|Rt)\s+[0-9]{1,4}\s+"(([SHR])-[0-9a-fA-F]{1,16})"\s*#\s*"([^"]*|.*)"(?=\s|\Z)'
 )
 _KEY = re.compile(
     r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]{1,16}(?:\([0-9a-fA-F]+\))?\s*\Z"
@@ -39,14 +43,26 @@ _KIND = {"Switch": "S", "Ca": "H", "Rt": "R"}
 class Node:
     """A switch, adapter or router, from its own stanza or as a far end."""
 
-    __slots__ = ("guid", "kind", "line", "listed", "name")
+    __slots__ = ("guid", "key", "kind", "lid", "lid_port", "line", "listed", "name")
 
     def __init__(self, kind: str, guid: str, name: str, line: int) -> None:
         self.kind = kind
         self.guid = guid
+        self.key = kind + guid
         self.name = name
         self.line = line
         self.listed = False
+        self.lid: int | None = None
+        self.lid_port = 0
+        """The lowest port of an adapter that shows a LID, and which (see ``lid``)."""
+
+    def port_lid(self, port: int, lid: str | int) -> None:
+        """Keep the LID of the lowest port; 0 and what is above 0xBFFF (no unicast LID) are none."""
+        if self.lid is not None and self.lid_port <= port:
+            return
+        number = int(lid) if len(str(lid)) <= _LID_DIGITS else 0
+        if 0 < number <= MAX_LID:
+            self.lid, self.lid_port = number, port
 
 
 class Link(msgspec.Struct):
@@ -93,6 +109,9 @@ class _Stanzas:
     def __init__(self, path: str) -> None:
         self.path = path
         self.nodes: dict[str, Node] = {}
+        self._node_of_id: dict[str, Node] = {}
+        """By the id as written: millions of port lines look here first."""
+        self._speeds: dict[str, tuple[str, str]] = {}
         self.links: dict[tuple[End, End], Link] = {}
         self.repeats: list[Node] = []
         self.problems: list[Problem] = []
@@ -119,15 +138,10 @@ class _Stanzas:
 
     def _take(self, line: str, number: int) -> bool:
         """Read a line; return whether it has a known form."""
-        first = line[0]
-        if first == "[":
+        if line[0] == "[":
             return self.stanza is not None and self._take_port(line, number)
-        if line.startswith(_IGNORED):
-            return True
-        if first in "SCR":
-            return self._take_head(line, number)
         if _KEY.match(line) is None:
-            return False
+            return line.startswith(_IGNORED) or self._take_head(line, number)
         if self.header_line is None:
             self.header_line = number
         self.stanza = None
@@ -135,9 +149,9 @@ class _Stanzas:
 
     def _take_head(self, line: str, number: int) -> bool:
         match = _HEAD.match(line)
-        if match is None or _KIND[match[1]] != match[2]:
+        if match is None or _KIND[match[1]] != match[3]:
             return False
-        node = self._node(match[2], match[3], match[4], number)
+        node = self._node(match[2], match[4], number)
         self.stanza_repeats = node.listed
         if node.listed:
             self.repeats.append(Node(node.kind, node.guid, match[4].strip(), number))
@@ -147,28 +161,41 @@ class _Stanzas:
         self.stanza_ports = set()
         return True
 
-    def _node(self, kind: str, guid: str, name: str, number: int) -> Node:
-        key = kind + guid.lower().zfill(16)
-        node = self.nodes.get(key)
+    def _node(self, identity: str, name: str, number: int) -> Node:
+        """Return the node of an id as written (``S-0002c9…``), made on first sight."""
+        node = self._node_of_id.get(identity)
         if node is None:
-            node = self.nodes[key] = Node(kind, key[1:], name.strip(), number)
+            kind, guid = identity[0], identity[2:].lower().zfill(16)
+            node = self.nodes.get(kind + guid) or Node(kind, guid, name.strip(), number)
+            self.nodes[node.key] = self._node_of_id[identity] = node
         return node
 
     def _take_port(self, line: str, number: int) -> bool:
         match = _PORT.match(line)
         if match is None or self.stanza is None:
             return False
-        port, kind, guid, far_port, name, width, generation = match.groups()
-        far = self._node(kind, guid, name, number)
-        here = (self.stanza.kind + self.stanza.guid, int(port))
-        there = (kind + far.guid, int(far_port))
+        port, identity, far_port, lid, name, far_lid, speed = match.groups()
+        far = self._node_of_id.get(identity) or self._node(identity, name, number)
+        here, there = (self.stanza.key, int(port)), (far.key, int(far_port))
         self.stanza_ports.add(here[1])
+        if lid is not None:
+            self.stanza.port_lid(here[1], lid)
+        if far.kind == "H":
+            far.port_lid(there[1], far_lid)
         link = self.links.get((there, here))
         if link is not None:
             link.sides = 2
         elif (here, there) not in self.links:
-            self.links[here, there] = Link((width, generation))
+            self.links[here, there] = Link(self._speed(speed))
         return True
+
+    def _speed(self, text: str) -> tuple[str, str]:
+        """Return width and generation of ``4xNDR``."""
+        speed = self._speeds.get(text)
+        if speed is None:
+            width, _, generation = text.partition("x")
+            speed = self._speeds[text] = (width, generation)
+        return speed
 
     def _problem(self, line: str, number: int, raw: str) -> None:
         column = len(raw) - len(raw.lstrip()) + 1
@@ -195,8 +222,7 @@ class _Stanzas:
         if "\n" not in text[len(end) :] and _is_shorter(end):
             what = "the file is cut off within this line"
             raise InputError(Problem(place, what, excerpt=end[end.rfind("\n") + 1 :][:200]))
-        key = stanza.kind + stanza.guid
-        shown = (there[1] for _, there in self.links if there[0] == key)
+        shown = (there[1] for _, there in self.links if there[0] == stanza.key)
         missing = sorted(set(shown) - self.stanza_ports) if not self.stanza_repeats else []
         if self.stanza_ports and not missing:
             return
@@ -211,7 +237,7 @@ def _is_shorter(text: str) -> bool:
     last = _PORT.match(lines[-1])
     if last is None:
         return False
-    if not is_generation(last[7]):
+    if not is_generation(last[7].partition("x")[2]):
         return True
     before = next((m for m in map(_PORT.match, reversed(lines[:-1])) if m is not None), None)
     if before is None:

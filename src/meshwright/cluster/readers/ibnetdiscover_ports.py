@@ -60,14 +60,16 @@ class _Report:
         match = _LINE.match(line)
         if match is None:
             return False
-        kind, _, port, guid, width, generation = match.groups()[:6]
-        far_kind, _, far_port, far_guid, name, far_name, lone_name = match.groups()[6:]
+        kind, lid, port, guid, width, generation = match.groups()[:6]
+        far_kind, far_lid, far_port, far_guid, name, far_name, lone_name = match.groups()[6:]
         here = self._end((kind, guid, port), name if lone_name is None else lone_name, number)
         self._node(here).listed = True
+        self._node(here).port_lid(here[1], lid)
         if far_kind is None:
             self.unused += 1
             return True
         there = self._end((far_kind, far_guid, far_port), far_name, number)
+        self._node(there).port_lid(there[1], far_lid)
         self.fabric.link(here, there, (width if width.isdecimal() else "0", generation))
         return True
 

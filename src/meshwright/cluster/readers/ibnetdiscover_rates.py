@@ -6,6 +6,8 @@ from EDR on the nominal figure), times the link's width.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from meshwright.units import gbit_per_s
 
 _LANE_GBIT_PER_S = {
@@ -26,6 +28,7 @@ def is_generation(word: str) -> bool:
     return word in _LANE_GBIT_PER_S
 
 
+@lru_cache(maxsize=256)
 def link_rate(width: str, generation: str) -> float | None:
     """Return the data rate of a link in bytes per second and direction; ``None`` if unknown."""
     lane = _LANE_GBIT_PER_S.get(generation)

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import msgspec
 
-from meshwright.cluster.facts import Gpu, NvlinkPair
+from meshwright.cluster.degraded.nvlink import nvlink_findings
+from meshwright.cluster.facts import Facts, Gpu, NvlinkPair
 from meshwright.cluster.readers.nccl_topo_xml_tree import (
     Tree,
     bad_element,
@@ -66,7 +67,7 @@ def read_links(tree: Tree, elements: Sequence[Element], gpus: tuple[Gpu, ...]) -
     findings = [
         *_odd_findings(ends, tree.path),
         *_one_way_findings(ends, gpus, elements, tree.path),
-        *_unequal_findings(ends, gpus, elements, tree.path),
+        *_odd_gpus(ends, gpus, elements, tree.path),
     ]
     return Links(pairs, tuple(sorted(ends.switches)), tuple(findings))
 
@@ -158,25 +159,14 @@ def _one_way_findings(
     ]
 
 
-def _unequal_findings(
+def _odd_gpus(
     ends: _Ends, gpus: tuple[Gpu, ...], elements: Sequence[Element], path: str
 ) -> list[Finding]:
-    """Compare the sums of GPUs: a mesh may join pairs unequally, but each GPU has all its links."""
-    totals: Counter[int] = Counter({at: count for at, count in ends.to_switch.items() if count})
-    for (at, _), count in ends.direct.items():
-        totals[at] += count
-    if not totals or min(totals.values()) == max(totals.values()):
-        return []
-    most = max(totals.values())
-    fewer = sorted(at for at, count in totals.items() if count < most)
-    names = ", ".join(gpus[at].name for at in fewer[:_SHOWN])
-    return [
-        Finding(
-            rule="topology/nvlink-count-differs",
-            severity=Severity.WARNING,
-            place=elements[fewer[0]].place(path),
-            message=f"GPU {names}: fewer NVLinks than the {most} of the other GPUs",
-            numbers={gpus[at].name: totals[at] for at in sorted(totals)},
-            remedy="look for links that are down: nvidia-smi nvlink -s",
-        )
-    ]
+    """Compare the GPUs with their peers; a pair counts as the larger of its two ends says."""
+    pairs = _pairs(ends, gpus)
+    facts = Facts(format="nccl_topo_xml", path=path, gpus=gpus, nvlink_pairs=pairs)
+    counts = {(pair.a, pair.b): pair.count for pair in pairs}
+    for (at, peer), count in ends.direct.items():
+        a, b = sorted((gpus[at].index, gpus[peer].index))
+        counts[a, b] = max(counts.get((a, b), 0), count)
+    return nvlink_findings(facts, lambda at: elements[at].place(path), counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from meshwright.cluster.degraded.leaf_only import leaf_only
 from meshwright.cluster.facts import Block, TreeSwitch
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.cluster.readers.slurm_topology_conf_definitions import Definitions
@@ -12,6 +13,7 @@ from meshwright.findings import Finding, Number, Place, Severity
 
 _SHOWN = 5
 _LISTED = 100
+_SPINE_REMEDY = "name the switches above: SwitchName=spine1 Switches=leaf[1-8]"
 
 
 def check_definitions(definitions: Definitions) -> tuple[Finding, ...]:
@@ -86,6 +88,10 @@ def _separate_trees(path: str, switches: dict[str, TreeSwitch]) -> Iterator[Find
     roots = [name for name in switches if name not in children]
     if len(roots) < 2:
         return
+    if not any(switch.switches for switch in switches.values()):
+        first = switches[roots[0]].line
+        yield leaf_only(path, roots, first, "", _SPINE_REMEDY)
+        return
     seen: set[str] = set()
     below = [(root, _hosts_below(root, switches, seen)) for root in roots]
     parts = [f"{root} ({len(h)} hosts: {_short(h)})" for root, h in below[:_SHOWN]]
@@ -98,7 +104,9 @@ def _separate_trees(path: str, switches: dict[str, TreeSwitch]) -> Iterator[Find
         "roots": len(roots),
         "hosts_by_root": {root: len(hosts) for root, hosts in below[:_LISTED]},
     }
-    yield Finding("topology/no-common-root", Severity.WARNING, Place(path), message, numbers)
+    place = Place(path, switches[roots[1]].line)
+    remedy = "keep each job under one tree, or define the switch that joins them"
+    yield Finding("topology/no-common-root", Severity.WARNING, place, message, numbers, remedy)
 
 
 def _hosts_below(root: str, switches: dict[str, TreeSwitch], seen: set[str]) -> list[str]:
@@ -134,7 +142,8 @@ def _hosts_twice(path: str, kind: str, owners: Iterable[TreeSwitch | Block]) -> 
     message = f"{len(names)} hosts stand more than once under a {kind}: {shown}"
     numbers: dict[str, Number] = {"count": len(names), "hosts": [*names[:_LISTED]]}
     place = Place(path, twice[0][2].line)
-    yield Finding("topology/host-twice", Severity.WARNING, place, message, numbers)
+    remedy = f"leave each host under the one {kind} that it hangs on"
+    yield Finding("topology/host-twice", Severity.WARNING, place, message, numbers, remedy)
 
 
 def _rings(definitions: Definitions) -> Iterator[Finding]:
