@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from groups.building import layout_of
 from meshwright.groups.grid import Grid, split_digits
@@ -110,6 +109,22 @@ def test_a_mesh_without_experts_has_one_grid():
     assert len(grids(layout_of(framework="torch", tp=2, dp=2, ep=2))) == 2
 
 
-def test_a_framework_that_is_not_modelled_raises():
-    with pytest.raises(ValueError, match="deepspeed"):
-        group_kinds(layout_of(framework="deepspeed", tp=2, dp=2))
+def test_members_arranged_by_hand():
+    """tp 2, cp 3, dp 2: groups along cp, those of another dp next to each other."""
+    assert GRID.arranged(("cp",), ("dp", "tp")).tolist() == [
+        [0, 2, 4],
+        [6, 8, 10],
+        [1, 3, 5],
+        [7, 9, 11],
+    ]
+    assert GRID.arranged(("dp", "cp"), ("tp",)).tolist()[0] == [0, 6, 2, 8, 4, 10]
+
+
+def test_megatron_fsdp_shards_and_copies():
+    kinds = {
+        kind.axis: kind
+        for kind in group_kinds(layout_of(world_size=16, tp=2, sharding="hsdp", shard_degree=4))
+    }
+    assert kinds["dp_shard"].name == "INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP"
+    assert kinds["dp_shard"].members().tolist()[:2] == [[0, 2, 4, 6], [8, 10, 12, 14]]
+    assert kinds["dp_replicate"].members().tolist()[:2] == [[0, 8], [2, 10]]

@@ -4,12 +4,114 @@ from __future__ import annotations
 
 import pytest
 
-from groups.building import findings_of, layout_of, rule_ids
+from groups.building import errors_of, findings_of, layout_of, rule_ids
 from meshwright.findings import Severity
+from meshwright.groups.table import MODELLED
 from meshwright.rules.arithmetic import divisors
 from meshwright.rules.grid import GRID_RULES, MOST_RANKS
 from meshwright.rules.registry import RuleContext
 
+DEEPSPEED = [
+    ({"ep": 3, "framework": "deepspeed"}, 8, "deepspeed/experts-divide", "layout.ep"),
+    (
+        {"ep": 8, "tp": 2, "etp": 2, "framework": "deepspeed"},
+        8,
+        "deepspeed/experts-divide",
+        "layout.ep",
+    ),
+    (
+        {"tp": 4, "etp": 2, "framework": "deepspeed"},
+        8,
+        "deepspeed/expert-tensor-size",
+        "layout.etp",
+    ),
+    (
+        {"tp": 2, "mp_mode": "sp", "framework": "deepspeed"},
+        8,
+        "deepspeed/mp-mode",
+        "layout.mp_mode",
+    ),
+    (
+        {"cp": 2, "mp_mode": "tp", "framework": "deepspeed"},
+        8,
+        "deepspeed/mp-mode",
+        "layout.mp_mode",
+    ),
+    (
+        {"tp": 2, "etp": 2, "mp_mode": "tp", "framework": "deepspeed"},
+        8,
+        "deepspeed/mp-mode",
+        "layout.etp",
+    ),
+    (
+        {
+            "tp": 2,
+            "mp_mode": "tp",
+            "use_data_before_expert_parallel": True,
+            "framework": "deepspeed",
+        },
+        8,
+        "deepspeed/data-before-expert-with-mp-mode",
+        "layout.use_data_before_expert_parallel",
+    ),
+    ({"cp": 2, "tp": 2, "framework": "deepspeed"}, 8, "deepspeed/sequence-with-model", "layout.cp"),
+    (
+        {"tp": 2, "pp": 2, "ep": 2, "order": "pp-tp-dp", "framework": "deepspeed"},
+        8,
+        "deepspeed/expert-order",
+        "layout.order",
+    ),
+    (
+        {"zero_hpz_partition_size": 3, "sharding": "zero3", "framework": "deepspeed"},
+        8,
+        "deepspeed/hpz-divides-world",
+        "layout.zero_hpz_partition_size",
+    ),
+]
+NANOTRON = [
+    ({"ep": 2, "framework": "nanotron"}, 8, "nanotron/expert-parallel", "layout.ep"),
+    ({"tp": 2, "etp": 1, "framework": "nanotron"}, 8, "nanotron/expert-tensor", "layout.etp"),
+    (
+        {"tp": 2, "order": "dp-tp-cp-pp", "framework": "nanotron"},
+        8,
+        "nanotron/order-fixed",
+        "layout.order",
+    ),
+]
+MAXTEXT = [
+    ({"ici": {"tensr": 4}}, 8, "maxtext/unknown-axis", "layout.ici"),
+    ({"ici": {"data": -1}}, 8, "maxtext/axis-size", "layout.ici"),
+    ({"ici": {"tensor": 0}}, 8, "maxtext/axis-size", "layout.ici"),
+    ({"dcn": {"fsdp": -1}, "num_slices": 2}, 8, "maxtext/axis-size", "layout.dcn"),
+    ({"num_slices": 3}, 8, "maxtext/slices-divide", "layout.num_slices"),
+    ({"dcn": {"data": 3}}, 8, "maxtext/slices-divide", "layout.dcn"),
+    ({"ici": {"tensor": 3}}, 8, "maxtext/mesh-product", "layout.ici"),
+    ({"ici": {"tensor": 2, "fsdp": 2}}, 8, "maxtext/mesh-product", "layout.ici"),
+    ({"dcn": {"data": 3}, "num_slices": 2}, 8, "maxtext/mesh-product", "layout.dcn"),
+    ({"dcn": {"data": 2}, "num_slices": 1}, 8, "maxtext/dcn-needs-slices", "layout.num_slices"),
+    ({"ici": {"tensor": 2}, "tp": 4}, 8, "maxtext/degrees-beside-axes", "layout.tp"),
+    ({"ep": 3, "dp": 8}, 8, "maxtext/degrees-fill-mesh", "layout.dp"),
+    ({"order": "tp-cp-dp-pp"}, 8, "maxtext/order-fixed", "layout.order"),
+    ({"device_order": (0, 1, 1, 2, 3, 4, 5, 6)}, 8, "maxtext/device-order", "layout.device_order"),
+    ({"device_order": (0, 1)}, 8, "maxtext/device-order", "layout.device_order"),
+]
+NOTES = [
+    # what is said without refusing
+    ({"mp_mode": "tp", "tp": 2}, 8, "framework/key-without-effect", Severity.NOTE),
+    (
+        {"ici": {"tensor": 2}, "framework": "torch"},
+        8,
+        "framework/key-without-effect",
+        Severity.NOTE,
+    ),
+    ({"framework": "maxtext"}, 8, "maxtext/device-order-assumed", Severity.NOTE),
+    (
+        {"zero_hpz_partition_size": 4, "sharding": "zero1", "framework": "deepspeed"},
+        8,
+        "deepspeed/hpz-needs-zero3",
+        Severity.WARNING,
+    ),
+]
 REFUSED = [
     # keys, slots, rule, place
     ({"tp": 0}, None, "layout/degree-positive", "layout.tp"),
@@ -102,10 +204,57 @@ REFUSED = [
         "layout.sharding",
     ),
     (
-        {"sharding": "hsdp", "shard_degree": 4, "framework": "megatron"},
+        {
+            "sharding": "hsdp",
+            "shard_degree": 4,
+            "framework": "megatron",
+            "distributed_optimizer_instances": 4,
+        },
         8,
-        "sharding/hsdp-on-mesh-only",
+        "sharding/hsdp-instances",
+        "layout.distributed_optimizer_instances",
+    ),
+    (
+        {"sharding": "hsdp", "framework": "megatron"},
+        8,
+        "sharding/hsdp-needs-shard-degree",
         "layout.sharding",
+    ),
+    (
+        {"sharding": "hsdp", "shard_degree": 4, "framework": "deepspeed"},
+        8,
+        "sharding/hsdp-not-in-framework",
+        "layout.sharding",
+    ),
+    (
+        {"sharding": "FULL_SHARD", "framework": "megatron"},
+        8,
+        "sharding/fsdp1-word-elsewhere",
+        "layout.sharding",
+    ),
+    (
+        {"sharding": "HYBRID_SHARD", "framework": "torch"},
+        8,
+        "sharding/hybrid-shard-hosts",
+        "layout.sharding",
+    ),
+    (
+        {"sharding": "HYBRID_SHARD", "shard_degree": 2, "tp": 2, "framework": "torch"},
+        8,
+        "sharding/hybrid-shard-world",
+        "layout.sharding",
+    ),
+    (
+        {"hybrid_context_parallel": True},
+        10,
+        "cp/hybrid-sizes",
+        "layout.hybrid_context_parallel",
+    ),
+    (
+        {"hybrid_context_parallel": True},
+        9,
+        "cp/hybrid-sizes",
+        "layout.hybrid_context_parallel",
     ),
     (
         {"sharding": "hsdp", "shard_degree": 3, "framework": "torch"},
@@ -138,9 +287,8 @@ REFUSED = [
         "grid/expert-mesh-order",
         "layout.order",
     ),
-    ({"framework": "deepspeed"}, 8, "framework/not-modelled", "layout.framework"),
-    ({"framework": "nanotron", "tp": 2}, 8, "framework/not-modelled", "layout.framework"),
-    ({"framework": "maxtext"}, 8, "framework/not-modelled", "layout.framework"),
+    *DEEPSPEED,
+    *NANOTRON,
 ]
 
 ACCEPTED = [
@@ -159,6 +307,14 @@ ACCEPTED = [
     ({"order": "pp-dp-cp-tp", "tp": 2, "pp": 2, "framework": "torch"}, 8),
     ({"tp": 2, "ep": 2, "order": "tp-cp-dp-pp", "framework": "torch"}, 8),
     ({"tp": 4, "dp": 2, "framework": "torchtitan"}, None),
+    ({"sharding": "hsdp", "shard_degree": 4, "framework": "megatron"}, 8),
+    ({"sharding": "hsdp", "distributed_optimizer_instances": 2, "cp": 2}, 16),
+    ({"sharding": "HYBRID_SHARD", "shard_degree": 4, "framework": "torch"}, 8),
+    ({"hybrid_context_parallel": True, "cp": 2}, 12),
+    ({"tp": 2, "pp": 2, "order": "pp-dp-tp", "framework": "deepspeed"}, 8),
+    ({"tp": 2, "ep": 4, "mp_mode": "tp", "framework": "deepspeed"}, 8),
+    ({"zero_hpz_partition_size": 16, "sharding": "zero3", "framework": "deepspeed"}, 8),
+    ({"tp": 2, "pp": 2, "framework": "nanotron"}, 8),
     ({"world_size": MOST_RANKS}, None),
 ]
 
@@ -173,13 +329,28 @@ def test_refused_by_one_rule_at_one_place(keys, slots, rule, place):
     assert finding.remedy
 
 
+@pytest.mark.parametrize(("keys", "slots", "rule", "place"), MAXTEXT)
+def test_a_mesh_is_refused_by_one_rule_at_one_place(keys, slots, rule, place):
+    errors = errors_of(layout_of(slots, framework="maxtext", **keys), slots)
+    assert [(one.rule, str(one.place)) for one in errors] == [(rule, place)]
+    assert errors[0].numbers
+    assert errors[0].remedy
+
+
+@pytest.mark.parametrize(("keys", "slots", "rule", "severity"), NOTES)
+def test_said_without_refusing(keys, slots, rule, severity):
+    [finding] = findings_of(layout_of(slots, **keys), slots)
+    assert (finding.rule, finding.severity) == (rule, severity)
+    assert finding.remedy
+
+
 @pytest.mark.parametrize(("keys", "slots"), ACCEPTED)
 def test_accepted(keys, slots):
     assert findings_of(layout_of(slots, **keys), slots) == []
 
 
 def test_every_rule_has_a_case():
-    assert {case[2] for case in REFUSED} == {rule.id for rule in GRID_RULES}
+    assert {case[2] for case in (*REFUSED, *MAXTEXT, *NOTES)} == {rule.id for rule in GRID_RULES}
 
 
 def test_rules_are_told_apart_and_documented():
@@ -187,7 +358,7 @@ def test_rules_are_told_apart_and_documented():
     for rule in GRID_RULES:
         assert rule.summary.endswith(".")
         assert rule.source
-        assert set(rule.frameworks) <= {"megatron", "torch", "torchtitan"}
+        assert set(rule.frameworks) <= set(MODELLED)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +401,8 @@ def test_a_place_comes_from_the_file_when_there_is_one():
 
 @pytest.mark.parametrize("framework", ["torch", "torchtitan"])
 def test_rules_of_megatron_leave_meshes_alone(framework):
-    assert rule_ids(8, framework=framework, distributed_optimizer_instances=3) == []
+    said = rule_ids(8, framework=framework, distributed_optimizer_instances=3)
+    assert said == ["framework/key-without-effect"]
     assert rule_ids(8, framework=framework, vp=2) == []
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
+import numpy as np
 
 from meshwright.chain.cluster_of_job import Cluster, cluster_of_job, rank_table_of
 from meshwright.chain.explicit import explicit_kinds
@@ -67,7 +68,9 @@ def outline_job(job: Job) -> Outline:
     explicit = job.file.groups is not None
     slots = cluster.fabric.num_slots if cluster is not None else None
     section = _whole_cluster(job, slots) if explicit else job.file.layout
-    layout = resolve_layout(section, len(table.hosts) if table is not None else gpus)
+    layout = resolve_layout(
+        section, len(table.hosts) if table is not None else gpus, _gpus_per_host(cluster)
+    )
     batch = resolve_batch(job.file.batch, layout.dp)
     outline = Outline(job, layout, model, batch, cluster, table)
     context = RuleContext(layout, job.place, slots if explicit else gpus)
@@ -81,11 +84,21 @@ def outline_job(job: Job) -> Outline:
     if not outline.is_legal:
         return outline
     if explicit and cluster is not None:
-        outline.kinds = explicit_kinds(job, cluster.fabric)
+        outline.kinds = [
+            replace(kind, oracle="given by the job") for kind in explicit_kinds(job, cluster.fabric)
+        ]
     else:
         outline.kinds = group_kinds(layout)
         outline.findings += framework_notes(layout, section.framework_version, job.place)
     return outline
+
+
+def _gpus_per_host(cluster: Cluster | None) -> int | None:
+    """Return the GPUs of a host, where all hosts have as many."""
+    if cluster is None or not cluster.fabric.num_hosts:
+        return None
+    sizes = np.diff(cluster.fabric.slot_start)
+    return int(sizes[0]) if sizes[0] > 0 and (sizes == sizes[0]).all() else None
 
 
 def _whole_cluster(job: Job, gpus: int | None) -> LayoutSection:

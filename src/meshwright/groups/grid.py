@@ -7,7 +7,7 @@ sizes before i. A group along a set of axes holds all ranks with equal coordinat
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -43,16 +43,21 @@ class Grid(msgspec.Struct, frozen=True):
         first: the order in which Megatron-Core's ``generate_masked_orthogonal_rank_groups`` and
         torch's row-major ``DeviceMesh`` list them.
         """
+        outside = [axis for axis in self.axes if axis not in along]
+        return self.arranged([axis for axis in self.axes if axis in along], outside)
+
+    def arranged(self, along: Sequence[str], outside: Sequence[str]) -> Ranks:
+        """Return the groups along ``along``, members and groups enumerated in the orders given.
+
+        Both name axes fastest first, and together every axis once.
+        """
         depth = len(self.axes)
         # In the row-major array the slowest axis comes first.
         position = {axis: depth - 1 - index for index, axis in enumerate(self.axes)}
-        outside = [position[axis] for axis in reversed(self.axes) if axis not in along]
-        inside = [position[axis] for axis in reversed(self.axes) if axis in along]
-        degree = math.prod(
-            size for axis, size in zip(self.axes, self.sizes, strict=True) if axis in along
-        )
+        axes = [position[axis] for axis in (*reversed(outside), *reversed(along))]
+        degree = math.prod(self.size(axis) for axis in along)
         cube = np.arange(self.world_size, dtype=np.int32).reshape(self.sizes[::-1])
-        return cube.transpose(outside + inside).reshape(-1, degree)
+        return cube.transpose(axes).reshape(-1, degree)
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Return the coordinate of a rank on every axis."""

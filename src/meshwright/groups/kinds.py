@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from meshwright.groups.grid import Grid, Ranks
 
-AXIS_ORDER = ("dp", "cp", "tp", "pp", "ep", "etp", "edp")
+AXIS_ORDER = ("dp", "cp", "tp", "pp", "ep", "etp", "egtp", "edp")
 """Order in which the names of a combined axis are joined (the interface's rule)."""
 
 
@@ -28,6 +29,12 @@ class GroupKind:
     grid: Grid | None = None
     """The grid and axes when the kind is a plain set of axes (spans have a closed form then)."""
     along: tuple[str, ...] = ()
+    oracle: str | None = None
+    """What these members were compared with (original code, its version); ``None``: nothing."""
+    also: tuple[str, ...] = ()
+    """Other names of the same groups: what logs print, names in the code."""
+    twins: tuple[str, ...] = ()
+    """Other communicators with the same ranks, made beside these groups."""
 
 
 def joined_axis(axes: Iterable[str]) -> str:
@@ -46,6 +53,22 @@ def grid_kind(name: str, grid: Grid, along: tuple[str, ...], axis: str | None = 
         degree=degree,
         num_groups=grid.world_size // degree,
         members=lambda: grid.members(along),
+        grid=grid,
+        along=along,
+    )
+
+
+def arranged_kind(
+    name: str, axis: str, grid: Grid, along: tuple[str, ...], outside: tuple[str, ...]
+) -> GroupKind:
+    """Return the kind of the groups along some axes, the groups enumerated in an order of their own."""
+    degree = math.prod(grid.size(one) for one in along)
+    return GroupKind(
+        name=name,
+        axis=axis,
+        degree=degree,
+        num_groups=grid.world_size // degree,
+        members=lambda: grid.arranged(along, outside),
         grid=grid,
         along=along,
     )

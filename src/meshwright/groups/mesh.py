@@ -1,10 +1,14 @@
 """The groups of torch's DeviceMesh (FSDP2, HSDP, TP, PP) and of torchtitan.
 
 Source: torch ``init_device_mesh`` (row-major, last dim fastest) and pytorch/torchtitan
-``torchtitan/distributed/parallel_dims.py`` (b5bcd76c). Names are those of the mesh dimensions.
+``torchtitan/distributed/parallel_dims.py`` (b5bcd76c). Names are those of the mesh dimensions; logs
+have ``mesh_`` before them. FSDP1's HYBRID_SHARD (``torch/distributed/fsdp/_init_utils.py``) makes the
+same groups without a mesh: shards in blocks of a host's GPUs, copies of equal local rank.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from meshwright.groups.grid import Grid
 from meshwright.groups.kinds import GroupKind, grid_kind
@@ -52,4 +56,14 @@ def mesh_kinds(layout: Layout) -> list[GroupKind]:
         sparse = sparse_mesh(layout)
         kinds.append(grid_kind("efsdp", sparse, ("efsdp",), "edp"))
         kinds.append(grid_kind("ep", sparse, ("ep",), "ep"))
-    return kinds
+    return [dataclasses.replace(kind, also=_printed(layout, kind)) for kind in kinds]
+
+
+_FSDP1 = {"dp_shard": "intra_node_group", "dp_replicate": "inter_node_group"}
+
+
+def _printed(layout: Layout, kind: GroupKind) -> tuple[str, ...]:
+    """Return what logs call the groups; FSDP1 gives its groups no description."""
+    if layout.fsdp1 is not None:
+        return (_FSDP1[kind.name],) if kind.name in _FSDP1 else ()
+    return (f"mesh_{kind.name}",)

@@ -16,6 +16,7 @@ from meshwright.groups.kinds import GroupKind
 from meshwright.groups.table import coordinates
 from meshwright.origin import Origin
 from meshwright.placement.place import Placement
+from meshwright.report.groups_mesh import mesh_json, mesh_text
 from meshwright.report.map_text import degrees_text
 from meshwright.report.text import counted, findings_text, paragraph, table
 from meshwright.units import format_count
@@ -61,15 +62,8 @@ def groups_json(
         "framework": layout.framework,
         "framework_version": layout.framework_version,
         "order": "-".join(layout.order),
-        "axes": [
-            {
-                "axis": kind.axis,
-                "name": kind.name,
-                "degree": kind.degree,
-                "num_groups": kind.num_groups,
-            }
-            for kind in kinds
-        ],
+        "mesh": mesh_json(layout),
+        "axes": [_axis_json(kind) for kind in kinds],
         "groups": groups,
     }
     if rank is not None and outline.kinds:
@@ -81,6 +75,19 @@ def groups_json(
     document["findings"] = [finding.to_json() for finding in by_severity(outline.findings)]
     document["origin"] = {"groups": Origin.MODELLED.value, "rank": Origin.MODELLED.value}
     return document
+
+
+def _axis_json(kind: GroupKind) -> dict[str, Any]:
+    return {
+        "axis": kind.axis,
+        "name": kind.name,
+        "degree": kind.degree,
+        "num_groups": kind.num_groups,
+        "also_called": list(kind.also),
+        "twins": list(kind.twins),
+        "verified": kind.oracle is not None,
+        "oracle": kind.oracle,
+    }
 
 
 def _groups_with(
@@ -138,11 +145,14 @@ def groups_text(
     layout = outline.layout
     title = (
         f"{outline.job.name}: {format_count(layout.world_size)} ranks, {degrees_text(layout)}, "
-        f"order {'-'.join(layout.order)}, {layout.framework_version}"
+        + (f"order {'-'.join(layout.order)}, " if layout.jax_mesh is None else "")
+        + layout.framework_version
     )
     parts = [paragraph(title), f"{counted(outline.findings)}."]
     loud = findings_text(outline.findings, Severity.ERROR, Severity.WARNING)
     parts += [loud] if loud else []
+    if described := mesh_text(layout):
+        parts.append(paragraph(described))
     if "rank" in document:
         parts.append(_rank_text(document))
     if kinds and list_all:
@@ -154,9 +164,23 @@ def groups_text(
         ]
         parts.append(table(("axis", "groups", "ranks", "name"), rows))
         parts.append("List one axis: --axis NAME; all as a table: --format csv")
+    if kinds:
+        parts.append(paragraph(_verified_text(kinds)))
     quiet = findings_text(outline.findings, Severity.NOTE)
     parts += [quiet] if quiet else []
     return "\n\n".join(parts)
+
+
+def _verified_text(kinds: Sequence[GroupKind]) -> str:
+    """Return what the lists were compared with, and which were not."""
+    oracles = list(dict.fromkeys(kind.oracle for kind in kinds if kind.oracle is not None))
+    open_kinds = [kind.name for kind in kinds if kind.oracle is None]
+    parts = [f"Lists compared with: {'; '.join(oracles)}."] if oracles else []
+    if open_kinds:
+        parts.append(
+            f"Not verified (from reading the code, compared with nothing): {', '.join(open_kinds)}."
+        )
+    return " ".join(parts)
 
 
 def _rank_text(document: dict[str, Any]) -> str:

@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterator
 
 from meshwright.findings import Finding, Severity
-from meshwright.groups.megatron import decoder_grid, expert_grid
-from meshwright.groups.table import MODELLED
+from meshwright.groups.megatron import decoder_grid, expert_grid, hybrid_sizes
 from meshwright.job.layout import Layout
 from meshwright.rules.arithmetic import nearest_divisors, shown_list
+from meshwright.rules.deepspeed import DEEPSPEED_RULES
+from meshwright.rules.maxtext import MAXTEXT_RULES
 from meshwright.rules.mesh import MESH_RULES
+from meshwright.rules.nanotron import NANOTRON_RULES
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 
 _PARALLEL_STATE = "NVIDIA/Megatron-LM megatron/core/parallel_state.py"
@@ -24,17 +26,33 @@ MOST_RANKS = 1 << 24
 """Largest world whose groups are listed: far above any cluster, and still a small array."""
 
 
-@rule("framework/not-modelled", source="groups/table.py")
-def framework_not_modelled(context: RuleContext) -> Iterator[Violation]:
-    """The groups of this framework are not modelled yet."""
-    framework = context.layout.framework
-    if framework not in MODELLED:
-        yield Violation(
-            "layout.framework",
-            f"the groups of {framework} are not modelled yet; nothing is guessed in their place.",
-            {"framework": framework, "modelled": list(MODELLED)},
-            "framework: megatron, torch or torchtitan, with an order string that says which axis is fastest",
-        )
+_OF_FRAMEWORK = {
+    "hybrid_context_parallel": ("megatron",),
+    "hierarchical_cp": ("megatron",),
+    "distributed_optimizer_instances": ("megatron",),
+    "zero_hpz_partition_size": ("deepspeed",),
+    "use_data_before_expert_parallel": ("deepspeed",),
+    "mp_mode": ("deepspeed",),
+    "ici": ("maxtext",),
+    "dcn": ("maxtext",),
+    "num_slices": ("maxtext",),
+    "device_order": ("maxtext",),
+}
+"""Keys of the layout that one framework alone reads."""
+
+
+@rule("framework/key-without-effect", source="job/layout.py", severity=Severity.NOTE)
+def key_without_effect(context: RuleContext) -> Iterator[Violation]:
+    """A key of another framework changes nothing."""
+    layout = context.layout
+    for key, frameworks in _OF_FRAMEWORK.items():
+        if key not in layout.assumed and layout.framework not in frameworks:
+            yield Violation(
+                f"layout.{key}",
+                f"{key} is a key of {frameworks[0]}; with framework {layout.framework} it changes nothing.",
+                {"key": key, "framework": layout.framework},
+                f"leave {key} out",
+            )
 
 
 @rule("layout/degree-positive", source="every framework")
@@ -91,6 +109,8 @@ def order_axes(context: RuleContext) -> Iterator[Violation]:
 def order_missing_axis(context: RuleContext) -> Iterator[Violation]:
     """An axis of more than one rank must stand in the order string."""
     layout = context.layout
+    if layout.framework == "maxtext":
+        return  # its mesh has an order of its own, and no string
     needed = {"tp": layout.tp, "cp": layout.cp, "dp": layout.dp, "pp": layout.pp}
     if layout.framework == "megatron":  # elsewhere experts live on a mesh of their own
         needed["ep"] = layout.ep
@@ -121,7 +141,7 @@ def world_divides(context: RuleContext) -> Iterator[Violation]:
     """The world size is a multiple of tp · pp · cp (of the degrees given, with dp given)."""
     layout = context.layout
     block = layout.tp * layout.cp * layout.pp
-    if layout.world_size < 1:
+    if layout.world_size < 1 or _has_axes(layout):
         return
     if "dp" not in layout.assumed:
         yield from _derived_degree(layout)
@@ -146,6 +166,11 @@ def world_divides(context: RuleContext) -> Iterator[Violation]:
         numbers | {"remainder": rest},
         remedy,
     )
+
+
+def _has_axes(layout: Layout) -> bool:
+    """Tell whether the degrees follow from mesh axes, whose own rules speak then."""
+    return layout.jax_mesh is not None and layout.jax_mesh.given
 
 
 def _derived_degree(layout: Layout) -> Iterator[Violation]:
@@ -173,6 +198,8 @@ def world_product(context: RuleContext) -> Iterator[Violation]:
     layout = context.layout
     product = layout.tp * layout.cp * layout.pp * layout.dp
     if min(layout.dp, product, layout.world_size) < 1 or product == layout.world_size:
+        return
+    if _has_axes(layout):
         return
     block = layout.tp * layout.cp * layout.pp
     fits = layout.world_size % block == 0
@@ -352,8 +379,34 @@ def hierarchical_sizes(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(
+    "cp/hybrid-sizes",
+    source=f"{_PARALLEL_STATE} create_hybrid_dp_cp_groups",
+    frameworks=("megatron",),
+)
+def hybrid_sizes_equal(context: RuleContext) -> Iterator[Violation]:
+    """Hybrid context parallelism cuts dp × cp into powers of two without a rest."""
+    layout = context.layout
+    ranks = layout.dp * layout.cp
+    if not layout.hybrid_context_parallel or ranks < 1:
+        return
+    uneven = [size for size in hybrid_sizes(ranks) if ranks % size]
+    if ranks % 2 or uneven:
+        why = (
+            "Megatron asserts an even number of ranks"
+            if ranks % 2
+            else f"slices of {shown_list(uneven)} leave a shorter one, which is not modelled"
+        )
+        yield Violation(
+            "layout.hybrid_context_parallel",
+            f"hybrid_context_parallel over dp × cp = {ranks}: {why}.",
+            {"ranks": ranks},
+            f"dp × cp of {1 << max(ranks.bit_length() - 1, 1)}, or hybrid_context_parallel: false",
+        )
+
+
 GRID_RULES: tuple[Rule, ...] = (
-    framework_not_modelled,
+    key_without_effect,
     degree_positive,
     world_too_large,
     order_axes,
@@ -367,12 +420,16 @@ GRID_RULES: tuple[Rule, ...] = (
     vp_needs_pp,
     instances_divide_dp,
     hierarchical_sizes,
+    hybrid_sizes_equal,
     *MESH_RULES,
+    *DEEPSPEED_RULES,
+    *NANOTRON_RULES,
+    *MAXTEXT_RULES,
 )
 """Rules that need nothing but the layout (and the number of GPUs)."""
 
 
-_WITHOUT_DEGREES = (framework_not_modelled, degree_positive, world_too_large, order_axes)
+_WITHOUT_DEGREES = (key_without_effect, degree_positive, world_too_large, order_axes)
 """Rules that can speak where a degree is no degree: products and divisions would only echo it."""
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from meshwright.job.layout import Layout
 from meshwright.rules.arithmetic import nearest_divisors
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 
+_HYBRID = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
 _PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py ParallelDims._validate"
 
 
@@ -17,21 +19,37 @@ _PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py Par
 def shard_degree_divides(context: RuleContext) -> Iterator[Violation]:
     """The shard degree divides dp."""
     layout = context.layout
-    if layout.dp > 0 and (layout.shard_degree < 1 or layout.dp % layout.shard_degree):
+    ranks = layout.replicas
+    if _is_one_of_hosts(layout) and layout.shard_degree < 1:
+        return  # the GPUs of a host are not known, and another rule says so
+    if ranks > 0 and (layout.shard_degree < 1 or ranks % layout.shard_degree):
+        of = "dp" if ranks == layout.dp else "dp × cp"
         yield Violation(
-            "layout.shard_degree",
-            f"shard_degree {layout.shard_degree} does not divide dp {layout.dp}: copies of the "
+            "layout.shard_degree" if not _is_one_of_hosts(layout) else "layout.sharding",
+            f"shard_degree {layout.shard_degree} does not divide {of} {ranks}: copies of the "
             "sharded state would have unequal sizes.",
-            {"shard_degree": layout.shard_degree, "dp": layout.dp},
-            f"shard_degree: {nearest_divisors(layout.dp, max(layout.shard_degree, 1))}",
+            {"shard_degree": layout.shard_degree, "dp": ranks},
+            f"shard_degree: {nearest_divisors(ranks, max(layout.shard_degree, 1))}",
         )
+
+
+def _is_one_of_hosts(layout: Layout) -> bool:
+    """Tell whether the shard degree is that of FSDP1's HYBRID_SHARD: the GPUs of a host."""
+    return layout.fsdp1 in _HYBRID and "shard_degree" in layout.assumed
 
 
 @rule("sharding/hsdp-needs-shard-degree", source="torch HSDP mesh (dp_replicate, dp_shard)")
 def hsdp_needs_shard_degree(context: RuleContext) -> Iterator[Violation]:
     """HSDP needs to know how many ranks share one copy."""
     layout = context.layout
-    if layout.sharding == "hsdp" and "shard_degree" in layout.assumed:
+    known = (
+        "distributed_optimizer_instances" not in layout.assumed
+        if layout.framework == "megatron"
+        else layout.jax_mesh is not None and (layout.jax_mesh.given or "sharding" in layout.assumed)
+    )
+    if layout.sharding != "hsdp" or "shard_degree" not in layout.assumed or known:
+        return
+    if not _is_one_of_hosts(layout):
         yield Violation(
             "layout.sharding",
             f"sharding hsdp without shard_degree: dp {layout.dp} could be split in several ways.",
@@ -99,23 +117,98 @@ def expert_mesh_order(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("sharding/hsdp-on-mesh-only", source="groups/megatron.py", frameworks=("megatron",))
-def hsdp_on_mesh_only(context: RuleContext) -> Iterator[Violation]:
-    """The groups of HSDP are those of a device mesh; Megatron-FSDP's are not modelled yet."""
+@rule("sharding/hsdp-not-in-framework", source="groups/", frameworks=("deepspeed", "nanotron"))
+def hsdp_not_in_framework(context: RuleContext) -> Iterator[Violation]:
+    """DeepSpeed and nanotron have no sharding over a part of dp with copies."""
     layout = context.layout
     if layout.sharding == "hsdp":
         yield Violation(
             "layout.sharding",
-            "sharding hsdp in Megatron (Megatron-FSDP) forms groups that are not modelled yet.",
+            f"sharding hsdp: {layout.framework} makes no such groups.",
             {"sharding": layout.sharding},
-            "framework: torch or torchtitan, or sharding: zero1 (the distributed optimizer)",
+            "sharding: zero3, with zero_hpz_partition_size (ZeRO++)"
+            if layout.framework == "deepspeed"
+            else "sharding: zero1",
+        )
+
+
+@rule(
+    "sharding/hsdp-instances",
+    source="NVIDIA/Megatron-LM megatron/core/distributed/fsdp/mcore_fsdp_adapter.py",
+    frameworks=("megatron",),
+)
+def hsdp_instances(context: RuleContext) -> Iterator[Violation]:
+    """Megatron-FSDP makes as many copies as there are distributed optimizer instances."""
+    layout = context.layout
+    if layout.sharding != "hsdp" or min(layout.replicas, layout.shard_degree) < 1:
+        return
+    if layout.replicas % layout.shard_degree or layout.instances == layout.dp_replicate:
+        return
+    yield Violation(
+        "layout.distributed_optimizer_instances",
+        f"shard_degree {layout.shard_degree} of dp × cp {layout.replicas} makes {layout.dp_replicate} "
+        f"copies, distributed_optimizer_instances is {layout.instances}.",
+        {"shard_degree": layout.shard_degree, "instances": layout.instances},
+        f"distributed_optimizer_instances: {layout.dp_replicate}, or leave shard_degree out",
+    )
+
+
+@rule("sharding/fsdp1-word-elsewhere", source="torch.distributed.fsdp.ShardingStrategy")
+def fsdp1_word_elsewhere(context: RuleContext) -> Iterator[Violation]:
+    """The words of FSDP1 belong to torch."""
+    layout = context.layout
+    if layout.fsdp1 is not None and layout.framework != "torch":
+        yield Violation(
+            "layout.sharding",
+            f"sharding {layout.fsdp1} is a word of torch's FSDP1; here the framework is {layout.framework}.",
+            {"sharding": layout.fsdp1, "framework": layout.framework},
+            f"sharding: {layout.sharding}, or framework: torch",
+        )
+
+
+@rule(
+    "sharding/hybrid-shard-hosts",
+    source="torch 2.13 torch/distributed/fsdp/_init_utils.py",
+    frameworks=("torch",),
+)
+def hybrid_shard_hosts(context: RuleContext) -> Iterator[Violation]:
+    """HYBRID_SHARD shards over the GPUs of a host, so they must be known."""
+    layout = context.layout
+    if _is_one_of_hosts(layout) and layout.shard_degree < 1:
+        yield Violation(
+            "layout.sharding",
+            f"{layout.fsdp1} shards over the GPUs of one host, and the job does not say how many they are.",
+            {"sharding": str(layout.fsdp1)},
+            "shard_degree: 8 (the GPUs of a host), or a cluster of equal hosts",
+        )
+
+
+@rule(
+    "sharding/hybrid-shard-world",
+    source="torch 2.13 torch/distributed/fsdp/_init_utils.py",
+    frameworks=("torch",),
+)
+def hybrid_shard_world(context: RuleContext) -> Iterator[Violation]:
+    """HYBRID_SHARD without a mesh takes the whole world."""
+    layout = context.layout
+    if layout.fsdp1 in _HYBRID and max(layout.tp, layout.cp, layout.pp, layout.ep) > 1:
+        yield Violation(
+            "layout.sharding",
+            f"{layout.fsdp1} without a mesh takes the whole world; with tp {layout.tp}, cp {layout.cp}, "
+            f"pp {layout.pp}, ep {layout.ep} the copies need a mesh.",
+            {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "ep": layout.ep},
+            "FSDP2's mesh (dp_replicate, dp_shard): sharding hsdp with a shard_degree",
         )
 
 
 MESH_RULES: tuple[Rule, ...] = (
     shard_degree_divides,
     hsdp_needs_shard_degree,
-    hsdp_on_mesh_only,
+    hsdp_not_in_framework,
+    hsdp_instances,
+    fsdp1_word_elsewhere,
+    hybrid_shard_hosts,
+    hybrid_shard_world,
     ep_divides_sparse,
     etp_not_on_mesh,
     order_fixed,

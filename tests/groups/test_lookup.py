@@ -1,0 +1,125 @@
+"""From what a log prints to the groups it means."""
+
+from __future__ import annotations
+
+import pytest
+
+from groups.building import layout_of
+from meshwright.groups.creation import groups_numbered, has_numbers
+from meshwright.groups.lookup import Asked, find_groups, read_name, why_nothing
+from meshwright.groups.table import group_kinds
+
+WATCHDOG = (
+    "[rank11]:[E ProcessGroupNCCL.cpp:632] [PG ID 3 PG GUID 17(TENSOR_MODEL_PARALLEL_GROUP) Rank 1] "
+    "Watchdog caught collective operation timeout"
+)
+
+
+def _found(text, **keys):
+    layout = layout_of(**keys)
+    matches = find_groups(layout, group_kinds(layout), read_name(text))
+    return [match.twin or match.kind.name for match in matches]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("mesh_tp", ("mesh_tp", None, None, None)),
+        (" 41 ", (None, 41, None, None)),
+        (WATCHDOG, ("TENSOR_MODEL_PARALLEL_GROUP", 17, 1, 11)),
+        ("PG GUID 5(mesh_dp_shard) Rank 3", ("mesh_dp_shard", 5, 3, None)),
+        ("[PG ID 0 PG GUID 0(default_pg) Rank 7]", ("default_pg", 0, 7, None)),
+        ('["41", "mesh_tp"]', ("mesh_tp", 41, None, None)),
+        ("('0', 'default_pg')", ("default_pg", 0, None, None)),
+        ("PG GUID 9f3ab0(undefined) Rank 3", ("undefined", None, 3, None)),
+        ("PG GUID 12()", (None, 12, None, None)),
+        ("9" * 40, ("9" * 40, None, None, None)),
+    ],
+)
+def test_what_a_text_says(text, asked):
+    found = read_name(text)
+    assert (found.name, found.number, found.group_rank, found.rank) == asked
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 5000])
+def test_no_name(text):
+    with pytest.raises(ValueError, match="characters"):
+        read_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "names"),
+    [
+        ("DATA_PARALLEL_GROUP_WITH_CP_AG", {"tp": 2, "dp": 4}, ["DATA_PARALLEL_GROUP_WITH_CP_AG"]),
+        ("data_parallel_group_gloo", {"tp": 2, "dp": 4}, ["DATA_PARALLEL_GROUP_GLOO"]),
+        ("edp", {"tp": 2, "dp": 4}, ["EXPERT_DATA_PARALLEL_GROUP"]),
+        ("mesh_dp_shard", {"framework": "torch", "sharding": "fsdp", "dp": 8}, ["dp_shard"]),
+        ("mesh_fsdp", {"framework": "torchtitan", "sharding": "fsdp", "dp": 8}, ["fsdp"]),
+        ("default_pg", {"tp": 2, "dp": 4}, ["default_pg"]),
+        ("0", {"framework": "torch", "dp": 8}, ["default_pg"]),
+        ("dp_cp_pg", {"framework": "nanotron", "dp": 8}, ["dp_cp"]),
+        (
+            "_EXPERT_PARALLEL_GROUP",
+            {"framework": "deepspeed", "dp": 8, "ep": 2},
+            ["expert_parallel"],
+        ),
+        (
+            "ep_size_2",
+            {"framework": "deepspeed", "dp": 8, "ep": 2},
+            ["expert_parallel", "expert_data_parallel"],
+        ),
+        (
+            "HYBRID_DP_CP_GROUP_4",
+            {"dp": 8, "hybrid_context_parallel": True},
+            ["HYBRID_DP_CP_GROUP_4"],
+        ),
+        (
+            "HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_GLOO_L0",
+            {"dp": 8, "distributed_optimizer_instances": 2},
+            ["HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_GLOO_L0"],
+        ),
+        ("nonsense", {"tp": 2, "dp": 4}, []),
+    ],
+)
+def test_names(text, keys, names):
+    assert _found(text, **keys) == names
+
+
+def test_undefined_is_any_group_where_the_framework_describes_none():
+    assert "expert_parallel" in _found("undefined", framework="deepspeed", dp=8, ep=2)
+    assert _found("undefined", tp=2, dp=4) == []
+    layout = layout_of(tp=2, dp=4)
+    why = why_nothing(layout, group_kinds(layout), read_name("undefined"))
+    assert "something else" in why
+
+
+def test_numbers_of_nanotron_skip_groups_with_ranks_it_has_already():
+    """World 0, its clone 1; tp 2-5; cp singletons 6-13; dp 14-15; pp and ep are those of cp."""
+    layout = layout_of(framework="nanotron", tp=2, dp=4)
+    kinds = group_kinds(layout)
+
+    def at(number):
+        return [(one.kind.name, one.index) for one in groups_numbered(layout, kinds, number)]
+
+    assert at(2) == [("tp", 0)]
+    assert at(5) == [("tp", 3)]
+    assert at(6) == [("cp", 0)]
+    assert at(14) == [("dp", 0)]
+    assert at(15) == [("dp", 1)]
+    assert at(16) == []
+    assert at(1) == []
+
+
+def test_a_number_says_nothing_where_the_script_decides_the_order():
+    layout = layout_of(framework="deepspeed", dp=8)
+    kinds = group_kinds(layout)
+    assert not has_numbers(layout)
+    assert find_groups(layout, kinds, Asked("7", number=7)) == []
+    assert "order in which groups are made" in why_nothing(layout, kinds, Asked("7", number=7))
+
+
+def test_numbers_of_a_large_world_are_found_without_listing_it():
+    layout = layout_of(world_size=131_072, tp=8, pp=16, ep=8, etp=1)
+    [with_gloo, without] = groups_numbered(layout, group_kinds(layout), 300_000)
+    assert with_gloo.index < with_gloo.kind.num_groups
+    assert with_gloo.kind.name != without.kind.name or with_gloo.index != without.index
