@@ -47,6 +47,21 @@ def on(collectives: Sequence[Collective], axis: str, *, known: bool = True) -> l
     return [one for one in collectives if one.axis == axis and one.is_known == known]
 
 
+def named(collectives: Sequence[Collective], what: str) -> list[Collective]:
+    """Return the collectives whose ``what`` begins so."""
+    return [one for one in collectives if one.what.startswith(what)]
+
+
+def of_layers(collectives: Sequence[Collective]) -> list[Collective]:
+    """Return what runs for every layer and microbatch."""
+    return [one for one in collectives if one.per == "layer and microbatch"]
+
+
+def ops(collectives: Sequence[Collective]) -> list[tuple[str, str]]:
+    """Return (op, phase) of each."""
+    return [(one.op, one.phase) for one in collectives]
+
+
 def sent_bytes(collectives: Sequence[Collective], degree: int, stage: int = 0) -> float:
     """Return what a rank of a stage sends a step by the collectives given."""
     total = 0.0

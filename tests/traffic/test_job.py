@@ -14,47 +14,24 @@ from meshwright.traffic.job import (
     given_collectives,
     modelled_collectives,
 )
-from traffic.building import on, workload
+from traffic.building import workload
 
 
-@pytest.mark.parametrize(
-    ("kind", "op"),
-    [(None, "send"), ("p2p", "send"), ("all_gather", "all_gather"), ("a2a", "all_to_all")],
-)
-def test_context_parallelism_is_unknown(kind, op):
-    found = modelled_collectives(workload(dp=2, cp=4, cp_kind=kind))
-    assert on(found, "cp") == []
-    assert {one.op for one in on(found, "cp", known=False)} == {op}
-
-
-@pytest.mark.parametrize(
-    ("dispatcher", "ops"),
-    [
-        (None, ["all_to_all", "all_to_all"]),
-        ("alltoall", ["all_to_all", "all_to_all"]),
-        ("allgather", ["all_gather", "reduce_scatter"]),
-        ("deepep", ["all_to_all", "all_to_all"]),
-    ],
-)
-def test_expert_parallelism_is_unknown(dispatcher, ops):
-    work = workload("mixtral-8x7b", dp=8, ep=8, moe={"dispatcher": dispatcher})
-    found = modelled_collectives(work)
-    assert on(found, "ep") == []
-    assert [one.op for one in on(found, "ep", known=False)] == ops
-
-
-def test_sharded_experts_are_unknown():
-    found = modelled_collectives(workload("mixtral-8x7b", tp=2, dp=4))
-    assert [one.op for one in on(found, "etp", known=False)] == ["all_gather", "reduce_scatter"]
-    assert on(modelled_collectives(workload(tp=2, dp=4)), "etp", known=False) == []
-    apart = modelled_collectives(workload("mixtral-8x7b", tp=2, dp=4, etp=1))
-    assert on(apart, "etp", known=False) == []
+def test_axes_of_one_rank_carry_nothing():
+    found = modelled_collectives(workload(tp=2))
+    assert {one.axis for one in found} == {"tp"}
+    everything = modelled_collectives(workload("mixtral-8x7b", tp=2, cp=2, pp=2, dp=2, ep=2, etp=1))
+    assert {one.axis for one in everything} >= {"tp", "cp", "pp", "dp-cp", "ep", "edp", "tp-pp"}
 
 
 def test_what_is_known_is_finite_and_what_is_not_has_no_bytes():
     jobs = [
         workload(tp=2, cp=2, pp=2, dp=2),
-        workload("mixtral-8x7b", tp=2, pp=2, dp=4, ep=4, etp=1),
+        workload("mixtral-8x7b", tp=2, pp=2, dp=4, ep=4, etp=1, sequence_parallel=True),
+        workload("mixtral-8x7b", tp=2, dp=4, ep=4, moe={"dispatcher": "deepep"}),
+        workload(tp=2, cp=4, dp=2, cp_kind="a2a+p2p", hierarchical_cp=(2, 2)),
+        workload(pp=4, dp=4, training={"schedule": "dualpipe"}),
+        workload(dp=8, sharding="zero3", framework="deepspeed"),
         workload("llama-3.2-1b", tp=2, pp=2, dp=2, vp=2, sharding="zero1"),
         workload(tp=2, dp=4, sharding="fsdp", framework="torchtitan"),
     ]
@@ -63,8 +40,13 @@ def test_what_is_known_is_finite_and_what_is_not_has_no_bytes():
             assert (one.bytes_by_stage is None) == (one.count_by_stage is None)
             if one.is_known:
                 assert one.bytes_by_stage.shape == one.count_by_stage.shape == (work.layout.pp,)
-                assert (one.bytes_by_stage > 0).all()
+                runs = one.count_by_stage > 0
+                assert (one.bytes_by_stage[runs] > 0).all()
+                assert np.isfinite(one.bytes_by_stage).all()
                 assert (one.count_by_stage >= 0).all()
+                assert runs.any()
+            else:
+                assert one.reason
                 assert one.origin is Origin.MODELLED
 
 
@@ -88,7 +70,22 @@ def test_given_by_hand():
         ({"dp": 1, "tp": 4}, {("tp", "all_reduce")}),
         ({"dp": 1, "tp": 4, "sequence_parallel": True}, {("tp", "reduce_scatter")}),
         ({"dp": 1, "pp": 4}, {("pp", "send")}),
-        ({"dp": 4, "ep": 4}, {("dp", "all_reduce"), ("ep", "all_to_all")}),
+        (
+            {"dp": 4, "ep": 4},
+            {("dp", "all_reduce"), ("ep", "all_gather"), ("ep", "reduce_scatter")},
+        ),
+        (
+            {"dp": 4, "ep": 4, "framework": "torchtitan"},
+            {("dp", "all_reduce"), ("ep", "all_to_all")},
+        ),
+        (
+            {"dp": 8, "sharding": "hsdp", "shard_degree": 4, "framework": "torch"},
+            {
+                ("dp_shard", "all_gather"),
+                ("dp_shard", "reduce_scatter"),
+                ("dp_replicate", "all_reduce"),
+            },
+        ),
         ({"dp": 4, "sharding": "zero1"}, {("dp", "reduce_scatter"), ("dp", "all_gather")}),
         ({"dp": 1}, set()),
     ],

@@ -51,11 +51,52 @@ def test_context_parallelism_shortens_messages():
 
 
 @pytest.mark.parametrize(
-    "schedule", ["zb-v", "ZBV", "v-half", "v-min", "dualpipe", "dualpipev", "chimera"]
+    "schedule", ["zb-v", "ZBV", "ZBVZeroBubble", "v-half", "v-min", "DualPipeV"]
 )
-def test_schedules_that_fold_the_pipeline_are_not_modelled(schedule):
-    found = pipeline_collectives(workload(dp=4, pp=4, vp=2, training={"schedule": schedule}))
-    assert [(one.axis, one.is_known) for one in found] == [("pp", False)] * 2
+def test_where_the_pipeline_turns_the_last_rank_sends_itself_nothing(schedule):
+    """2(p - 1) messages a microbatch and phase, over the same neighbours both ways."""
+    training = {"schedule": schedule}
+    found = on(pipeline_collectives(workload(dp=4, pp=4, vp=2, training=training)), "pp")
+    assert [(one.phase, one.reverse) for one in found] == [
+        ("forward", False),
+        ("forward", True),
+        ("backward", True),
+        ("backward", False),
+    ]
+    for one in found:
+        expected = [0, M, M, M] if one.reverse else [M, M, M, 0]
+        assert one.count_by_stage.tolist() == expected
+        assert one.bytes_by_stage.tolist() == [A] * 4
+
+
+@pytest.mark.parametrize("schedule", ["dualpipe", "chimera"])
+def test_opposed_pipelines_send_half_each_way_and_add_their_gradients(schedule):
+    work = workload(dp=4, pp=4, training={"schedule": schedule})
+    found = pipeline_collectives(work)
+    sends = on(found, "pp")
+    assert len(sends) == 4
+    for one in sends:
+        assert sorted(one.count_by_stage.tolist()) == [0, M / 2, M / 2, M / 2]
+    assert sum(one.count_by_stage.sum() for one in sends) == 2 * 3 * M
+    [copies] = on(found, "pp_mirror")
+    dense, _ = work.parameters_by_stage()
+    assert copies.bytes_by_stage.tolist() == (dense * 4).tolist()
+    assert dense.tolist() == dense[::-1].tolist()  # each rank holds a stage and its mirror
+
+
+def test_messages_of_changing_length_are_announced():
+    plain = _sends(pp=4)
+    training = {"variable_seq_lengths": True}
+    found = on(pipeline_collectives(workload(dp=4, pp=4, training=training)), "pp")
+    shapes = [one for one in found if one.what.startswith("shapes of")]
+    assert [one.count_by_stage.tolist() for one in shapes] == [
+        one.count_by_stage.tolist() for one in plain
+    ]
+    assert {one.bytes_by_stage[0] for one in shapes} == {24}
+
+
+def test_a_residual_in_fp32_doubles_the_message():
+    assert _sends(pp=2, training={"fp32_residual": True})[0].bytes_by_stage[0] == 2 * A
 
 
 @pytest.mark.parametrize("schedule", [None, "1f1b", "gpipe", "interleaved", "zb-h1"])
@@ -86,3 +127,8 @@ def test_tied_embeddings_are_summed_once(training, width):
 
 def test_embeddings_of_their_own_need_no_sum():
     assert on(pipeline_collectives(workload(dp=4, pp=4)), "embedding") == []
+    # unless multi-token prediction embeds on the last stage once more
+    assert on(pipeline_collectives(workload(dp=4, pp=4, training={"mtp_layers": 1})), "embedding")
+    # or both ends are on one rank
+    folded = workload("llama-3.2-1b", dp=4, pp=4, vp=2, training={"schedule": "zb-v"})
+    assert on(pipeline_collectives(folded), "embedding") == []

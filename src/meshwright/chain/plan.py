@@ -14,8 +14,6 @@ from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.costs.bound import AxisBound, axis_bound, total_load
 from meshwright.errors import InputError, Problem
 from meshwright.groups.kinds import GroupKind
-from meshwright.groups.table import grids
-from meshwright.job.layout import Layout
 from meshwright.job.stages import layers_by_stage
 from meshwright.placement.place import (
     Placement,
@@ -29,6 +27,7 @@ from meshwright.routes.axis import AxisRoute, Ground, route_axis
 from meshwright.routes.tiers import tiers_of
 from meshwright.rules.placed import check_placed
 from meshwright.rules.told import (
+    assumed_notes,
     batch_notes,
     default_notes,
     given_notes,
@@ -51,7 +50,11 @@ _PRIMARY = ("tp", "cp", "dp", "dp_replicate", "dp_shard", "pp", "ep", "etp", "ed
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A routed job. ``load_bytes[axis, link]`` follows the order of ``routes``."""
+    """A routed job. ``load_bytes[axis, link]`` follows the order of ``routes``.
+
+    ``unrouted``: collectives that load no link: minor ones (the gradient norm, input data), too small
+    to count beside the others, and those over groups that are not listed (a note says so).
+    """
 
     outline: Outline
     placement: Placement
@@ -59,6 +62,7 @@ class Plan:
     bounds: tuple[AxisBound, ...]
     load_bytes: NDArray[np.float64]
     proposed: Proposed | None
+    unrouted: tuple[Collective, ...] = ()
 
     @property
     def fabric(self) -> Fabric:
@@ -88,9 +92,7 @@ def plan_job(outline: Outline) -> Plan:
     if not outline.is_legal:
         return Plan(outline, placement, (), (), np.zeros((0, len(fabric.links))), None)
     collectives = _collectives(outline)
-    ground = Ground(
-        fabric, placement.slot_by_rank, tiers_of(fabric), _stage_of_rank(outline.layout)
-    )
+    ground = Ground(fabric, placement.slot_by_rank, tiers_of(fabric), _stage_of_rank(outline))
     routes = _routes(outline, collectives, ground)
     bounds = tuple(axis_bound(route, fabric) for route in routes)
     plan = Plan(
@@ -100,6 +102,7 @@ def plan_job(outline: Outline) -> Plan:
         bounds,
         total_load(routes, fabric),
         _propose(outline, routes, ground),
+        _unrouted(collectives, routes),
     )
     outline.findings += check_placed(routes, bounds, (fabric, outline.layout, placement), job.place)
     outline.findings += vocabulary_notes(routes, fabric, job.file.moe, job.place)
@@ -107,9 +110,17 @@ def plan_job(outline: Outline) -> Plan:
         if outline.model is not None:
             outline.findings += batch_notes(outline.layout, outline.batch, job.place)
         outline.findings += unused_notes(outline.layout, outline.num_gpus, job.place)
-    outline.findings += traffic_notes(collectives, job.place)
+    axes = [kind.axis for kind in outline.kinds]
+    outline.findings += traffic_notes(collectives, axes, job.place)
     outline.findings += mesh_notes(routes, fabric, job.place)
     return plan
+
+
+def _unrouted(
+    collectives: Sequence[Collective], routes: Sequence[AxisRoute]
+) -> tuple[Collective, ...]:
+    routed = {id(one) for route in routes for one in route.collectives}
+    return tuple(one for one in collectives if id(one) not in routed)
 
 
 def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
@@ -163,6 +174,7 @@ def _collectives(outline: Outline) -> list[Collective]:
     if work is not None:
         found = modelled_collectives(work)
         outline.findings += default_notes(work, outline.job.place)
+        outline.findings += assumed_notes(work, outline.job.place)
     elif file.groups is not None:
         found = []
     else:
@@ -181,18 +193,22 @@ def _collectives(outline: Outline) -> list[Collective]:
     return [one for one in found if one.axis not in axes] + given
 
 
-def _stage_of_rank(layout: Layout) -> NDArray[np.int64]:
-    grid = grids(layout)[0]
-    ranks = np.arange(layout.world_size, dtype=np.int64)
-    return ranks // grid.stride("pp") % layout.pp
+def _stage_of_rank(outline: Outline) -> NDArray[np.int64]:
+    """Return the pipeline stage of every rank: its position in its pp group."""
+    stage = np.zeros(outline.layout.world_size, dtype=np.int64)
+    for kind in outline.kinds:
+        if kind.axis == "pp" and outline.job.file.groups is None:
+            stage[kind.members()] = np.arange(kind.degree)
+    return stage
 
 
 def _routes(
     outline: Outline, collectives: Sequence[Collective], ground: Ground
 ) -> tuple[AxisRoute, ...]:
-    """Route every axis of more than one rank that is primary or carries something."""
+    """Route every axis of more than one rank that is primary or carries more than minor ones."""
     routes = []
-    carried = {one.axis for one in collectives}
+    routed = [one for one in collectives if not one.is_minor]
+    carried = {one.axis for one in routed}
     seen: set[str] = set()
     explicit = outline.job.file.groups is not None
     for kind in outline.kinds:
@@ -202,7 +218,7 @@ def _routes(
         if kind.axis in seen:
             continue
         seen.add(kind.axis)
-        mine = [one for one in collectives if one.axis == kind.axis]
+        mine = [one for one in routed if one.axis == kind.axis]
         routes.append(route_axis(kind.axis, kind.name, kind.members(), mine, ground))
     if explicit:
         return tuple(routes)
@@ -227,12 +243,20 @@ def _order_of(axis: str) -> int:
         "tp",
         "etp",
         "ep",
+        "ep-etp",
         "cp",
+        "cp_l0",
+        "cp_l1",
         "dp",
         "dp-cp",
+        "intra_dp-cp",
         "dp_shard",
+        "dp_shard-cp",
+        "hpz",
         "dp_replicate",
         "edp",
+        "intra_edp",
+        "inter_edp",
         "pp",
         "embedding",
     )

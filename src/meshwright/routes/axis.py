@@ -17,6 +17,7 @@ from meshwright.routes.reach import Reach, reach_of
 from meshwright.routes.spans import Span, count_spans
 from meshwright.routes.tiers import Tier
 from meshwright.traffic.collective import RING_OPS, Collective, ring_factor
+from meshwright.traffic.copies import Copies
 
 Floats = NDArray[np.float64]
 
@@ -134,19 +135,27 @@ def _add(
 ) -> Floats:
     """Add all collectives of one pattern at once: loads are linear in the bytes of an edge."""
     collector, form = into
-    degree = groups.slots.shape[1]
     if pattern == "send":
-        return _add_sends(members, groups, collector)
-    edge = np.zeros(1)
+        return _add_sends(members, groups, stage, collector)
+    degree = groups.slots.shape[1]
+    edge, whole = np.zeros(1), np.zeros(1)
     for one in members:
-        factor = ring_factor(one.op, degree) if pattern == "ring" else 1.0
-        edge = edge + _total(one) * factor
-    by_group = edge[stage] if len(edge) > 1 else np.full(len(stage), edge[0])
+        total = _total(one) * (ring_factor(one.op, degree) if pattern == "ring" else 1.0)
+        edge = edge + total
+        if one.copies is not None:
+            _add_copies(one.copies, groups, _by_group(total, stage), collector)
+        else:
+            whole = whole + total
     if pattern == "ring":
-        ring(groups, by_group, collector, form)
-    else:
-        all_to_all(groups, by_group, collector)
+        ring(groups, _by_group(whole, stage), collector, form)
+    elif whole.any():
+        all_to_all(groups, _by_group(whole, stage), collector)
     return edge
+
+
+def _by_group(by_stage: Floats, stage: NDArray[np.int64]) -> Floats:
+    """Return the bytes of each group: those of the stage it stands on."""
+    return by_stage[stage] if len(by_stage) > 1 else np.full(len(stage), by_stage[0])
 
 
 def _total(one: Collective) -> Floats:
@@ -155,20 +164,63 @@ def _total(one: Collective) -> Floats:
     return one.bytes_by_stage * one.count_by_stage
 
 
-def _add_sends(members: list[Collective], groups: GroupSlots, collector: LoadCollector) -> Floats:
-    """Send from every position of a group to the next (or previous) one.
+def _add_sends(
+    members: list[Collective],
+    groups: GroupSlots,
+    stage: NDArray[np.int64],
+    collector: LoadCollector,
+) -> Floats:
+    """Send from every position of a group to the next (or previous) one, from the last to the first.
 
-    The last position sends to the first where its stage has anything left to send (interleaving
-    wraps round); counts say so: a stage with nothing to send has count 0.
+    Along pp a position is a stage and sends what that stage sends: one with nothing to send has
+    count 0. On other axes all members of a group stand on one stage (or all send the same).
     """
     slots = groups.slots
     edge = np.zeros(1)
     for one in members:
         total = _total(one)
         edge = edge + total
+        by_group = _by_group(total, stage)
         for position in range(slots.shape[1]):
-            size = float(total[position % len(total)])
-            if size > 0:
+            if one.axis == "pp":
+                size = np.full(len(slots), float(total[position % len(total)]))
+            else:
+                size = by_group
+            if size.any():
                 other = (position + (-1 if one.reverse else 1)) % slots.shape[1]
-                transfer(slots[:, position], slots[:, other], np.full(len(slots), size), collector)
+                transfer(slots[:, position], slots[:, other], size, collector)
     return edge
+
+
+def _add_copies(
+    copies: Copies, groups: GroupSlots, send_bytes: Floats, collector: LoadCollector
+) -> None:
+    """Add a dispatch without double copies: a token goes once to each rank, and once to each island.
+
+    ``send_bytes[g]``: what a rank sends to all ranks, itself included. It reaches another island at
+    the member of the same position there (the same rail), which passes it on (DeepEP
+    ``csrc/kernels/legacy/internode.cu``). The way back is the same turned round. Where all members
+    share one island this is an all-to-all.
+    """
+    cells = groups.cells
+    cell = cells.cell_of_member
+    position = np.arange(len(cells.slot)) - cells.start[cell]
+    once = (send_bytes / copies.per_token)[cells.group[cell]]  # every token to one place
+    islands = cells.cells_of_group[cells.group]
+    ordinal = np.arange(len(cells.group)) - cells.group_start[cells.group]
+    sizes, of_size = np.unique(cells.size, return_inverse=True)
+    chances = [copies.hit(max(size / copies.etp, 1)) for size in sizes.tolist()]
+    hit = np.array(chances)[of_size.ravel()]
+    passed_on = once.copy()
+    for step in range(1, int(islands.max(initial=1))):
+        other = cells.group_start[cells.group] + (ordinal + step) % islands
+        sends = np.flatnonzero(step < islands[cell])
+        there = other[cell[sends]]
+        target = cells.start[there] + position[sends] % cells.size[there]
+        transfer(cells.slot[sends], cells.slot[target], once[sends] * hit[there], collector)
+        passed_on += np.bincount(target, weights=once[sends], minlength=len(passed_on))
+    share = passed_on * copies.hit(1)
+    for step in range(1, int(cells.size.max(initial=1))):
+        sends = np.flatnonzero(step < cells.size[cell])
+        target = cells.start[cell[sends]] + (position[sends] + step) % cells.size[cell[sends]]
+        transfer(cells.slot[sends], cells.slot[target], share[sends], collector)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.findings import Finding, Place, Severity
@@ -14,13 +16,19 @@ from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
 from meshwright.job.sections import MoeSection, TrafficItem
 from meshwright.routes.axis import AxisRoute
+from meshwright.traffic.axes import degree_of_axis
 from meshwright.traffic.collective import Collective
+from meshwright.traffic.data_fsdp import reshard_of
+from meshwright.traffic.expert import dispatcher_of, expert_collectives
 from meshwright.traffic.job import modelled_collectives
 from meshwright.traffic.workload import Workload
+from meshwright.units import format_bytes
 
 PlaceOf = Callable[[str], Place]
 NOTABLE_SHARE = 0.10
 """A default is worth a note when turning it changes a load by more than this."""
+_EVERY_MICROBATCH = ("zero2", "zero3", "fsdp", "hsdp")
+"""Shardings that send for every microbatch."""
 
 
 def _note(
@@ -94,13 +102,14 @@ def batch_notes(layout: Layout, batch: Batch, place: PlaceOf) -> list[Finding]:
         "seq_len": batch.seq_len,
     }
     missing = [name for name, value in given.items() if value is None]
-    if not missing or (layout.tp == 1 and layout.pp == 1):
+    by_microbatch = max(layout.tp, layout.pp, layout.cp, layout.ep) > 1
+    if not missing or not (by_microbatch or layout.sharding in _EVERY_MICROBATCH):
         return []
     return [
         _note(
             "batch/incomplete",
             place("batch"),
-            f"tensor and pipeline traffic has no size without {', '.join(missing)}.",
+            f"what is sent for every microbatch has no size without {', '.join(missing)}.",
             "batch: {global_batch: 64, micro_batch: 1, seq_len: 8192}",
             missing=missing,
         )
@@ -155,15 +164,24 @@ def unused_notes(layout: Layout, gpus: int, place: PlaceOf) -> list[Finding]:
     ]
 
 
-def traffic_notes(collectives: Sequence[Collective], place: PlaceOf) -> list[Finding]:
-    """Say which collectives run but have no modelled size: they load nothing in this report."""
-    unknown = [one for one in collectives if not one.is_known]
+def traffic_notes(
+    collectives: Sequence[Collective], axes: Collection[str], place: PlaceOf
+) -> list[Finding]:
+    """Say which collectives load nothing in this report: of unknown size, or over groups not listed."""
+    return [*_unsized(collectives, place), *_ungrouped(collectives, axes, place)]
+
+
+def _unsized(collectives: Sequence[Collective], place: PlaceOf) -> list[Finding]:
+    unknown = [one for one in collectives if not one.is_known and one.phase != "input"]
     if not unknown:
         return []
     axes = list(dict.fromkeys(one.axis for one in unknown))
+    rows: dict[tuple[str, str | None], dict[str, None]] = {}
+    for one in unknown:
+        rows.setdefault((one.axis, one.reason), {})[one.what] = None
     listed = "; ".join(
-        f"{axis}: " + ", ".join(dict.fromkeys(one.what for one in unknown if one.axis == axis))
-        for axis in axes
+        f"{axis}: {', '.join(what)}" + (f" ({reason})" if reason else "")
+        for (axis, reason), what in rows.items()
     )
     # What is given by hand replaces an axis, so it is no remedy where a part is modelled.
     empty = [
@@ -181,6 +199,63 @@ def traffic_notes(collectives: Sequence[Collective], place: PlaceOf) -> list[Fin
             axes=axes,
         )
     ]
+
+
+def _ungrouped(
+    collectives: Sequence[Collective], axes: Collection[str], place: PlaceOf
+) -> list[Finding]:
+    """Say what has a size and no groups: fewer ranks than an axis, or pairs of opposed pipelines."""
+    known = [one for one in collectives if one.is_known and not one.is_minor]
+    lost = [one for one in known if one.axis not in axes]
+    if not lost:
+        return []
+    total = {one.axis: 0.0 for one in lost}
+    for one in lost:
+        if one.bytes_by_stage is not None and one.count_by_stage is not None:
+            total[one.axis] += float((one.bytes_by_stage * one.count_by_stage).max())
+    listed = "; ".join(
+        f"{axis}: {', '.join(dict.fromkeys(one.what for one in lost if one.axis == axis))}, "
+        f"{format_bytes(size)} a step (S)"
+        for axis, size in total.items()
+    )
+    return [
+        _note(
+            "traffic/groups-not-listed",
+            place("layout"),
+            f"runs, and its size is known, but over groups that are not listed, so it loads no link: {listed}.",
+            axes=list(total),
+            bytes=total,
+        )
+    ]
+
+
+def assumed_notes(work: Workload, place: PlaceOf) -> list[Finding]:
+    """Say what of a model is left out, or taken as even, because the job does not say it."""
+    findings = []
+    mtp = work.model.mtp_layers
+    if mtp and work.training.mtp_layers is None:
+        findings.append(
+            _note(
+                "assumed/mtp-layers",
+                place("training.mtp_layers"),
+                f"{work.model.name} has {mtp} multi-token prediction layer{'s' if mtp > 1 else ''}; training.mtp_layers "
+                "is left out, so none is counted.",
+                f"training: {{mtp_layers: {mtp}}}",
+                mtp_layers=mtp,
+            )
+        )
+    routed = any(one.copies or one.axis == "ep" for one in expert_collectives(work))
+    if routed and dispatcher_of(work) != "allgather" and work.moe.imbalance is None:
+        findings.append(
+            _note(
+                "assumed/imbalance",
+                place("moe.imbalance"),
+                "moe.imbalance is left out: tokens are spread evenly over experts (1.0). Time follows the busiest "
+                "rank, and its load grows in proportion.",
+                "moe: {imbalance: 1.3}, the largest over the mean of your own counts",
+            )
+        )
+    return findings
 
 
 def default_notes(work: Workload, place: PlaceOf) -> list[Finding]:
@@ -211,41 +286,63 @@ def default_notes(work: Workload, place: PlaceOf) -> list[Finding]:
     return findings
 
 
-def _turned(work: Workload) -> list[tuple[str, tuple[str, str], Workload]]:
+_Turned = tuple[str, tuple[str, str], Workload]
+
+
+def _turned(work: Workload) -> list[_Turned]:
     """Return (key, (default, other), workload with the other) for each key left out."""
+    return [*_turned_layout(work), *_turned_experts(work), *_turned_training(work)]
+
+
+def _turned_layout(work: Workload) -> Iterator[_Turned]:
     layout = work.layout
-    rows = []
-
-    def with_layout(**changes: object) -> Workload:
-        return replace(work, layout=msgspec.structs.replace(layout, **changes))
-
-    if "sequence_parallel" in layout.assumed and layout.tp > 1:
-        rows.append(
-            ("layout.sequence_parallel", ("false", "true"), with_layout(sequence_parallel=True))
-        )
+    left_out = "sequence_parallel" in layout.assumed and layout.framework in ("megatron", "torch")
+    if left_out and layout.tp > 1:
+        other = msgspec.structs.replace(layout, sequence_parallel=True)
+        yield "layout.sequence_parallel", ("false", "true"), replace(work, layout=other)
     if "sharding" in layout.assumed and layout.framework == "megatron":
-        other = with_layout(sharding="zero1", shard_degree=layout.dp)
-        rows.append(("layout.sharding", ("none", "zero1"), other))
-    if work.training.gradient_dtype is None:
-        default = "fp32" if work.gradient_bytes == 4 else "bf16"
-        turned = "bf16" if default == "fp32" else "fp32"
-        training = msgspec.structs.replace(work.training, gradient_dtype=turned)
-        rows.append(
-            ("training.gradient_dtype", (default, turned), replace(work, training=training))
-        )
-    return rows
+        other = msgspec.structs.replace(layout, sharding="zero1", shard_degree=layout.dp)
+        yield "layout.sharding", ("none", "zero1"), replace(work, layout=other)
+
+
+def _turned_experts(work: Workload) -> Iterator[_Turned]:
+    moe = work.moe
+    if not work.model.is_moe or work.layout.ep == 1:
+        return
+    default = dispatcher_of(work)
+    if moe.dispatcher is None:
+        turned: Literal["alltoall", "deepep"] = "alltoall" if default == "allgather" else "deepep"
+        other = msgspec.structs.replace(moe, dispatcher=turned)
+        yield "moe.dispatcher", (default, turned), replace(work, moe=other)
+    if default == "deepep" and moe.dispatch_dtype is None:
+        other = msgspec.structs.replace(moe, dispatch_dtype="fp8")
+        yield "moe.dispatch_dtype", ("bf16", "fp8"), replace(work, moe=other)
+
+
+def _turned_training(work: Workload) -> Iterator[_Turned]:
+    training = work.training
+    if training.reshard_after_forward is None and work.layout.sharding in ("fsdp", "hsdp"):
+        reshards = bool(reshard_of(work))
+        words = ("true", "false") if reshards else ("false", "true")
+        other = msgspec.structs.replace(training, reshard_after_forward=not reshards)
+        yield "training.reshard_after_forward", words, replace(work, training=other)
+    if training.gradient_dtype is None:
+        wide = work.gradient_bytes == 4
+        words = ("fp32", "bf16") if wide else ("bf16", "fp32")
+        other = msgspec.structs.replace(training, gradient_dtype="bf16" if wide else "fp32")
+        yield "training.gradient_dtype", words, replace(work, training=other)
 
 
 def _sent_by_axis(work: Workload) -> dict[str, float]:
     """Return what the busiest rank sends a step on each axis (only known collectives)."""
-    layout = work.layout
-    degrees = {"tp": layout.tp, "dp": layout.dp, "dp-cp": layout.dp * layout.cp, "edp": layout.edp}
-    sent: dict[str, float] = {}
+    sent: dict[str, NDArray[np.float64]] = {}
     for one in modelled_collectives(work):
-        total = one.sent_bytes_by_stage(max(degrees.get(one.axis, 2), 1))
+        total = one.sent_bytes_by_stage(degree_of_axis(work.layout, one.axis) or 2)
         if total is not None:
-            sent[one.axis] = sent.get(one.axis, 0.0) + float(np.max(total))
-    return sent
+            # Dispatchers differ in which of these axes they use: compare their sum.
+            axis = "ep" if one.axis in ("etp", "ep-etp") else one.axis
+            sent[axis] = sent.get(axis, np.zeros(1)) + total
+    return {axis: float(total.max()) for axis, total in sent.items()}
 
 
 def mesh_notes(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> list[Finding]:

@@ -1,105 +1,91 @@
-"""Data parallelism: gradients (and sharded parameters), once a step.
+"""Data parallelism: which strategy a job uses, and what each runs on which axis.
 
-Megatron-Core ``core/distributed/``: without the distributed optimizer one all-reduce of P·q over
-dp-cp; with it (``zero1``) a reduce-scatter of P·q and an all-gather of P·2. Experts do the same
-over edp. torch DDP all-reduces in the parameters' type.
+=====================  ============================================  ==================
+framework, sharding    gradients and parameters                      file
+=====================  ============================================  ==================
+torch, torchtitan none torch DDP                                     ``data_replicas``
+megatron none, zero1   Megatron DDP, distributed optimizer           ``data_replicas``
+deepspeed              ZeRO-1, 2, 3 and plain data parallelism       ``data_zero``
+torch(titan) fsdp      FSDP2, HSDP                                   ``data_fsdp``
+all others             known to run; null with the reason
+=====================  ============================================  ==================
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from meshwright.job.layout import Layout
+from meshwright.traffic.axes import gradient_axis, shard_axis
+from meshwright.traffic.collective import Collective, Run, unknown_run
+from meshwright.traffic.data_fsdp import fsdp_collectives
+from meshwright.traffic.data_replicas import replica_collectives
+from meshwright.traffic.data_zero import zero_collectives
+from meshwright.traffic.workload import MESH, Workload
 
-from meshwright.traffic.collective import Collective, unknown
-from meshwright.traffic.workload import Workload
-
-OPS_BY_SHARDING: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "none": (("all_reduce", "backward", "gradients"),),
-    "zero1": (
-        ("reduce_scatter", "backward", "gradients"),
-        ("all_gather", "optimizer", "parameters"),
-    ),
-    "zero2": (
-        ("reduce_scatter", "backward", "gradients"),
-        ("all_gather", "optimizer", "parameters"),
-    ),
-    "zero3": (
-        ("all_gather", "forward", "parameters"),
-        ("all_gather", "backward", "parameters"),
-        ("reduce_scatter", "backward", "gradients"),
-    ),
-    "fsdp": (
-        ("all_gather", "forward", "parameters"),
-        ("all_gather", "backward", "parameters"),
-        ("reduce_scatter", "backward", "gradients"),
-    ),
+_REDUCE = Run("all_reduce", "backward", "gradients")
+_SCATTER = Run("reduce_scatter", "backward", "gradients")
+_GATHER = Run("all_gather", "optimizer", "parameters")
+_UNITS = (
+    Run("all_gather", "forward", "parameters"),
+    Run("all_gather", "backward", "parameters"),
+    _SCATTER,
+)
+RUNS_BY_SHARDING: dict[str, tuple[Run, ...]] = {
+    "none": (_REDUCE,),
+    "zero1": (_SCATTER, _GATHER),
+    "zero2": (_SCATTER, _GATHER),
+    "zero3": _UNITS,
+    "fsdp": _UNITS,
+    "hsdp": _UNITS,
 }
-"""Collectives over the ranks that share one copy (op, phase, what)."""
+"""What runs over the ranks that share one copy, whatever its size."""
 
 
-def gradient_axis(cp: int) -> str:
-    """Return the axis dense gradients are reduced over: cp replicates parameters too."""
-    return "dp-cp" if cp > 1 else "dp"
-
-
-def replica_ops(sharding: str, framework: str, cp: int) -> list[tuple[str, str, str, str]]:
-    """Return (axis, op, phase, what) of data parallelism: what runs, whatever its size."""
+def data_runs(layout: Layout) -> list[tuple[str, Run]]:
+    """Return (axis, row) of data parallelism: what runs, whatever its size."""
+    sharding, framework = layout.sharding, layout.framework
+    rows = RUNS_BY_SHARDING[sharding]
     if sharding == "hsdp":
-        shard = [("dp_shard", *row) for row in OPS_BY_SHARDING["fsdp"]]
-        return [*shard, ("dp_replicate", "all_reduce", "backward", "gradient shards")]
-    axis = gradient_axis(cp)
-    if framework != "megatron" and sharding == "fsdp":
-        axis = "dp_shard-cp" if cp > 1 else "dp_shard"  # parameters are sharded over cp too
-    return [(axis, *row) for row in OPS_BY_SHARDING[sharding]]
-
-
-def is_modelled(sharding: str, framework: str, instances: int) -> bool:
-    """Tell whether bytes are modelled: plain replicas, and Megatron's distributed optimizer."""
-    return instances == 1 and (
-        sharding == "none" or (sharding == "zero1" and framework == "megatron")
-    )
+        # The ranks that share one copy are cp's too: they hold equal parameters.
+        axis = shard_axis(layout)
+        copies = Run("all_reduce", "backward", "gradient shards")
+        return [*((axis, run) for run in rows), ("dp_replicate", copies)]
+    if framework == "deepspeed" and sharding in ("zero1", "zero2"):
+        rows = (_REDUCE, _GATHER)
+    sharded = sharding == "fsdp" and framework in (*MESH, "maxtext")
+    axis = shard_axis(layout) if sharded else gradient_axis(layout.cp)
+    return [(axis, run) for run in rows]
 
 
 def data_collectives(work: Workload) -> list[Collective]:
     """Return the collectives of data parallelism, dense and expert parameters apart."""
     layout = work.layout
-    rows = replica_ops(layout.sharding, layout.framework, layout.cp)
-    if not is_modelled(layout.sharding, layout.framework, layout.instances):
-        return _not_modelled(work, rows)
-    dense, expert = work.parameters_by_stage()
-    found = [
-        _gradient_collective(work, (axis, op, phase, what), dense) for axis, op, phase, what in rows
-    ]
-    if expert.any() and layout.framework != "megatron":
-        # A mesh replicates experts over other dimensions than edp when nothing is sharded.
-        found += [unknown(axis, op, phase, f"expert {what}") for axis, op, phase, what in rows]
-    elif expert.any():
-        found += [
-            _gradient_collective(work, ("edp", op, phase, f"expert {what}"), expert)
-            for _, op, phase, what in rows
-        ]
+    framework, sharding = layout.framework, layout.sharding
+    if framework == "megatron" and sharding in ("none", "zero1"):
+        return replica_collectives(work)
+    if framework in MESH and sharding == "none":
+        return replica_collectives(work)
+    if framework in MESH and (sharding in ("fsdp", "hsdp") or layout.fsdp1 is not None):
+        return fsdp_collectives(work)
+    if framework == "deepspeed" and sharding in ("none", "zero1", "zero2", "zero3"):
+        return zero_collectives(work)
+    reason = _reason(layout)
+    found = [unknown_run(axis, run, reason) for axis, run in data_runs(layout)]
+    if work.model.is_moe and framework == "megatron" and layout.edp > 1:
+        expert = RUNS_BY_SHARDING[sharding]
+        found += [unknown_run("edp", expert_run(run), reason) for run in expert]
     return found
 
 
-def _not_modelled(work: Workload, rows: list[tuple[str, str, str, str]]) -> list[Collective]:
-    layout = work.layout
-    found = [unknown(*row) for row in rows] if layout.dp * layout.cp > 1 else []
-    if work.model.is_moe and layout.framework == "megatron" and layout.edp > 1:
-        found += [unknown("edp", op, phase, f"expert {what}") for _, op, phase, what in rows]
-    return found
+def expert_run(run: Run) -> Run:
+    """Return a row of dense parameters as it reads for expert ones."""
+    return Run(run.op, run.phase, f"expert {run.what}", run.each, run.hides_behind)
 
 
-def _gradient_collective(
-    work: Workload, row: tuple[str, str, str, str], parameters: NDArray[np.float64]
-) -> Collective:
-    axis, op, phase, what = row
-    width = work.activation_bytes if op == "all_gather" else work.gradient_bytes
-    return Collective(
-        axis,
-        op,
-        phase,
-        what,
-        parameters * width,
-        np.ones(work.layout.pp),
-        hides_behind="backward compute of the last microbatch" if phase == "backward" else None,
-    )
+def _reason(layout: Layout) -> str:
+    if layout.framework == "megatron":
+        return (
+            f"how often Megatron-FSDP runs them with sharding {layout.sharding} was not established"
+        )
+    if layout.framework in MESH:
+        return "sharding fsdp or hsdp is what a device mesh has"
+    return f"what {layout.framework} runs with sharding {layout.sharding} was not established"

@@ -9,46 +9,38 @@ import numpy as np
 from meshwright.job.layout import Layout
 from meshwright.job.sections import MoeSection, TrafficItem
 from meshwright.origin import Origin
-from meshwright.traffic.collective import Collective, unknown
-from meshwright.traffic.data import data_collectives, replica_ops
+from meshwright.traffic.axes import degree_of_axis
+from meshwright.traffic.collective import Collective, unknown, unknown_run
+from meshwright.traffic.context import DEFAULT_KIND, context_collectives
+from meshwright.traffic.data import data_collectives, data_runs
+from meshwright.traffic.expert import DEFAULT_DISPATCHER, expert_collectives, router_collectives
 from meshwright.traffic.pipeline import pipeline_collectives
+from meshwright.traffic.small import small_collectives
 from meshwright.traffic.tensor import tensor_collectives
 from meshwright.traffic.workload import Workload
 
+NO_MODEL = "the job names no model"
 _CONTEXT_OPS = {
-    None: (("send", "forward", "keys and values round the ring"),),
-    "p2p": (("send", "forward", "keys and values round the ring"),),
-    "all_gather": (("all_gather", "forward", "keys and values"),),
-    "a2a": (("all_to_all", "forward", "heads against sequence"),),
-    "a2a+p2p": (("all_to_all", "forward", "heads against sequence, then a ring"),),
+    "p2p": ("send", "keys and values round the ring"),
+    "all_gather": ("all_gather", "keys and values"),
+    "a2a": ("all_to_all", "heads against sequence"),
+    "a2a+p2p": ("all_to_all", "heads against sequence, then a ring"),
 }
 
 
 def modelled_collectives(work: Workload) -> list[Collective]:
-    """Return the collectives of every strategy of the job."""
-    found = [*tensor_collectives(work), *pipeline_collectives(work), *data_collectives(work)]
-    if work.model.is_moe and work.layout.etp > 1:
-        found.append(unknown("etp", "all_gather", "forward", "tokens to sharded experts"))
-        found.append(unknown("etp", "reduce_scatter", "forward", "results back"))
-    return found + unmodelled_collectives(work.layout, work.moe, work.section.cp_kind)
-
-
-def unmodelled_collectives(
-    layout: Layout, moe: MoeSection, cp_kind: str | None
-) -> list[Collective]:
-    """Return what runs on cp and ep; sizes come with a later version (null, not zero)."""
-    found = []
-    if layout.cp > 1:
-        found += [unknown("cp", op, phase, what) for op, phase, what in _CONTEXT_OPS[cp_kind]]
-    if layout.ep > 1:
-        op = "all_gather" if moe.dispatcher == "allgather" else "all_to_all"
-        found += [
-            unknown("ep", op, "forward", "tokens to experts"),
-            unknown(
-                "ep", op if op == "all_to_all" else "reduce_scatter", "forward", "results back"
-            ),
-        ]
-    return found
+    """Return the collectives of every strategy of the job, where a group has two ranks or more."""
+    found = [
+        *tensor_collectives(work),
+        *context_collectives(work),
+        *expert_collectives(work),
+        *pipeline_collectives(work),
+        *data_collectives(work),
+        *router_collectives(work),
+        *small_collectives(work),
+    ]
+    degrees = {one.axis: degree_of_axis(work.layout, one.axis) for one in found}
+    return [one for one in found if degrees[one.axis] != 1]
 
 
 def collectives_without_model(
@@ -57,14 +49,28 @@ def collectives_without_model(
     """Return which collectives a layout runs when no model gives their size."""
     found = []
     if layout.dp * layout.cp > 1:
-        rows = replica_ops(layout.sharding, layout.framework, layout.cp)
-        found += [unknown(*row) for row in rows]
+        found += [unknown_run(axis, run, NO_MODEL) for axis, run in data_runs(layout)]
     if layout.tp > 1:
         op = "reduce_scatter" if layout.sequence_parallel else "all_reduce"
-        found.append(unknown("tp", op, "forward", "row-parallel outputs"))
+        found.append(unknown("tp", op, "forward", "row-parallel outputs", NO_MODEL))
     if layout.pp > 1:
-        found.append(unknown("pp", "send", "forward", "activations"))
-    return found + unmodelled_collectives(layout, moe, cp_kind)
+        found.append(unknown("pp", "send", "forward", "activations", NO_MODEL))
+    return found + _context_and_experts(layout, moe, cp_kind)
+
+
+def _context_and_experts(layout: Layout, moe: MoeSection, cp_kind: str | None) -> list[Collective]:
+    found = []
+    if layout.cp > 1:
+        kind = cp_kind or DEFAULT_KIND.get(layout.framework, "p2p")
+        op, what = _CONTEXT_OPS[kind]
+        found.append(unknown("cp", op, "forward", what, NO_MODEL))
+    if layout.ep > 1:
+        dispatcher = moe.dispatcher or DEFAULT_DISPATCHER.get(layout.framework, "alltoall")
+        gathers = dispatcher == "allgather"
+        out, back = ("all_gather", "reduce_scatter") if gathers else ("all_to_all", "all_to_all")
+        found.append(unknown("ep", out, "forward", "tokens to experts", NO_MODEL))
+        found.append(unknown("ep", back, "forward", "results back", NO_MODEL))
+    return found
 
 
 def given_collectives(items: Sequence[TrafficItem], stages: int) -> list[Collective]:
@@ -78,6 +84,7 @@ def given_collectives(items: Sequence[TrafficItem], stages: int) -> list[Collect
             np.full(stages, float(item.bytes)),
             np.full(stages, float(item.count)),
             origin=Origin.PARSED,
+            each=float(item.count),
         )
         for item in items
     ]
