@@ -16,7 +16,7 @@ from support import ROOT
 SOURCE = ROOT / "src" / "meshwright"
 ROOMS = [
     "units", "findings", "errors", "origin", "data", "documents", "capture", "job", "cluster", "groups", "traffic",
-    "placement", "routes", "schedules", "costs", "timeline", "step", "rules", "chain", "search", "emit",
+    "memory", "placement", "routes", "schedules", "costs", "timeline", "step", "rules", "chain", "search", "emit",
     "evidence", "compare", "report", "shell", "cli",
 ]  # fmt: skip
 """A room imports only from those before it (docs/design.md)."""

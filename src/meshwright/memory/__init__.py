@@ -1,0 +1,1 @@
+"""What a rank's memory holds: states, activations, communicators, overhead, by pipeline stage."""

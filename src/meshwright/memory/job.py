@@ -1,0 +1,149 @@
+"""The memory of a job: every stage's terms, the worst one, what dominates there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.memory.communicators import Communicator
+from meshwright.memory.constants import Constants
+from meshwright.memory.overhead import overhead_of
+from meshwright.memory.parameters import StageParameters, padded_workload, stage_parameters
+from meshwright.memory.peak import Peak, peak_of
+from meshwright.memory.states import fp8_weight_bytes, shard_degrees, state_form
+from meshwright.traffic.workload import Workload
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What memory has to fit into: a GPU model's name and its bytes, ``None`` when unknown."""
+
+    gpu: str | None = None
+    capacity_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class JobMemory:
+    """Bytes on the most loaded rank of every pipeline stage, arrays ``[pp]``.
+
+    All is what one rank holds at its peak; ``peak`` is ``None`` where the job gives no batch.
+    Gradients count whole beside activations: they exist while those of the last microbatch do.
+    """
+
+    work: Workload
+    device: Device
+    constants: Constants
+    parameters: StageParameters
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+    peak: Peak | None
+    communicators: tuple[Communicator, ...] = ()
+
+    @property
+    def states(self) -> Floats:
+        """Weights, gradients and optimizer states."""
+        return self.weights + self.gradients + self.optimizer
+
+    @cached_property
+    def allocated(self) -> Floats:
+        """Tensors of the framework's allocator at the peak, workspaces included."""
+        tensors = self.states + self.constants["workspace_bytes"]
+        if self.peak is None:
+            return tensors
+        return tensors + self.peak.activations + self.peak.transient
+
+    @cached_property
+    def fragmentation(self) -> Floats:
+        """Margin: what the allocator reserves above what is allocated."""
+        inside = self.allocated - self.constants["workspace_bytes"]
+        return np.asarray(overhead_of(inside, self.constants).fragmentation)
+
+    @cached_property
+    def reserved(self) -> Floats:
+        """What the framework's allocator takes from the device."""
+        return self.allocated + self.fragmentation
+
+    @property
+    def communicator_bytes(self) -> float:
+        """Buffers of all communicators of a rank."""
+        return float(sum(one.bytes for one in self.communicators))
+
+    @cached_property
+    def total(self) -> Floats:
+        """All a rank takes from its device."""
+        return self.reserved + self.communicator_bytes + self.constants["context_bytes"]
+
+    @property
+    def worst_stage(self) -> int:
+        """The stage whose ranks take most."""
+        return int(np.argmax(self.total))
+
+    @property
+    def fits(self) -> bool | None:
+        """Tell whether the worst rank fits; ``None`` when capacity or activations are unknown."""
+        if self.device.capacity_bytes is None or self.peak is None:
+            return None
+        return bool(self.total[self.worst_stage] <= self.device.capacity_bytes)
+
+    def terms(self, stage: int) -> dict[str, float]:
+        """Return the bytes of a stage's rank by term, in the order of the report."""
+        terms = {
+            "weights": float(self.weights[stage]),
+            "gradients": float(self.gradients[stage]),
+            "optimizer": float(self.optimizer[stage]),
+        }
+        if self.peak is not None:
+            terms["activations"] = float(self.peak.activations[stage])
+            terms["transient"] = float(self.peak.transient[stage])
+        return terms | {
+            "communicators": self.communicator_bytes,
+            "context": self.constants["context_bytes"],
+            "workspace": self.constants["workspace_bytes"],
+            "fragmentation": float(self.fragmentation[stage]),
+        }
+
+    @property
+    def dominant(self) -> str:
+        """The largest term of the worst stage."""
+        terms = self.terms(self.worst_stage)
+        return max(terms, key=terms.__getitem__)
+
+
+def job_memory(
+    work: Workload,
+    device: Device,
+    constants: Constants,
+    communicators: Sequence[Communicator] = (),
+) -> JobMemory:
+    """Return the memory of a job whose layout passed the grid's rules."""
+    padded = padded_workload(work)
+    parameters = stage_parameters(padded)
+    fp8 = fp8_weight_bytes(device.gpu) if constants["fp8_primary"] else None
+    form = state_form(padded, fp8)
+    dense, expert = shard_degrees(padded)
+
+    def both(kind: str) -> Floats:
+        one = getattr(form, kind)
+        return np.asarray(
+            one.bytes_of(parameters.dense, dense) + one.bytes_of(parameters.expert, expert)
+        )
+
+    has_batch = padded.tokens is not None
+    return JobMemory(
+        work=padded,
+        device=device,
+        constants=constants,
+        parameters=parameters,
+        weights=both("weights"),
+        gradients=both("gradients"),
+        optimizer=both("optimizer"),
+        peak=peak_of(padded, parameters, constants) if has_batch else None,
+        communicators=tuple(communicators),
+    )

@@ -1,0 +1,62 @@
+"""Activation bytes a layer of Korthikanti et al. 2022 (arXiv 2205.05198), table 2.
+
+GPT layers with dropout and without flash attention, 16-bit: attention 11 sbh + 5as²b, MLP 19 sbh,
+two LayerNorms 4 sbh. The forms on which Megatron-Core's own estimator stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Count = Any
+STRATEGIES = (
+    "no_parallel",
+    "tp",
+    "tp_sp",
+    "tp_selective",
+    "tp_sp_selective",
+    "full_recompute",
+    "full_recompute_sp",
+)
+
+
+def bytes_per_layer(strategy: str, hidden_elements: Count, tp: Count, scores: Count) -> Count:
+    """Return bytes a layer and microbatch on a rank.
+
+    Parameters
+    ----------
+    strategy
+        One of ``STRATEGIES``.
+    hidden_elements
+        s·b·h (divided by cp where there is context parallelism).
+    tp
+        Tensor-parallel degree.
+    scores
+        5·a·s/h: what attention scores weigh beside the hidden size.
+
+    Raises ``ValueError`` for an unknown strategy.
+    """
+    if strategy == "no_parallel":
+        return hidden_elements * (34 + scores)
+    if strategy == "tp":
+        return hidden_elements * (10 + 24 / tp + scores / tp)
+    if strategy == "tp_sp":
+        return hidden_elements * (34 / tp + scores / tp)
+    if strategy == "tp_selective":
+        return hidden_elements * (10 + 24 / tp)
+    if strategy == "tp_sp_selective":
+        return hidden_elements * 34 / tp
+    if strategy == "full_recompute":
+        return hidden_elements * 2
+    if strategy == "full_recompute_sp":
+        return hidden_elements * 2 / tp
+    raise ValueError(f"no strategy {strategy!r}: {', '.join(STRATEGIES)}")
+
+
+def first_stage_bytes(per_layer: Count, layers: int, pp: int, vp: int) -> Count:
+    """Return bytes of the first stage: all layers' worth, and the interleaved schedule's more.
+
+    1F1B holds p microbatches of L/p layers; interleaved L·(1 + (p-1)/(p·v)) layers.
+    """
+    more = 1 + (pp - 1) / (pp * vp) if vp > 1 else 1.0
+    return per_layer * layers * more
