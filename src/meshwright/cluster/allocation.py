@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.facts import Facts
-from meshwright.cluster.host_groups import (
+from meshwright.cluster.allocation_groups import (
     HostGroups,
     best_groups,
     block_groups,
     group_of,
     leaf_groups,
 )
+from meshwright.cluster.facts import Facts
 from meshwright.cluster.natural_order import in_name_order
 from meshwright.errors import UsageError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.cluster.allocation import Allocation, Segments
 from meshwright.cluster.allocation_findings import allocation_findings
-from meshwright.cluster.host_groups import HostGroups
+from meshwright.cluster.allocation_groups import HostGroups
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.report.text import paragraph, table
 from meshwright.units import format_count

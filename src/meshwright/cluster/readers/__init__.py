@@ -114,6 +114,8 @@ def _read_text(path: Path, name: str) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(Problem(Place(name), f"cannot be read: {reason}")) from None
+    except ValueError:
+        raise InputError(Problem(Place(name), "no file can have this name")) from None
     if not raw.strip():
         raise InputError(Problem(Place(name, 1, 1), "is empty"))
     return raw.decode("utf-8-sig", errors="replace")
