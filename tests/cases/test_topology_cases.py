@@ -71,7 +71,7 @@ def test_slurm_block_segments_broken(tmp_path: Path) -> None:
     finding = finding_of(document, "allocation/segments-broken")
     assert "17+17+2" in finding["message"]
     assert "expected 12+12+12" in finding["message"]
-    assert "groups 1, 2 cross a block" in finding["message"]
+    assert "groups 1, 2 (of 12 hosts, counted from 0) cross a block" in finding["message"]
     assert "allocation/segments-broken" in run("topo", conf, *asked).out
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from meshwright.chain.cluster_of_job import Cluster
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.cluster.network import Network
 from meshwright.findings import Finding, Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.text import counted, findings_text, paragraph, table
-from meshwright.units import format_count, format_rate
+from meshwright.units import format_count, format_rate, plural
 
 _LISTED = 10_000
 """Longer lists become ``{count}`` unless all is asked for."""
@@ -33,6 +34,7 @@ def cluster_report_json(
         "files": [{"path": path, "format": "cluster"}],
         "description": cluster.description,
         "hosts": _cut(hosts, full=full),
+        "allocation": None if cluster.allocation is None else _cut(cluster.allocation, full=full),
         "switches": None if switches is None else _cut(switches, full=full),
         "nvlink_domains": _domains_json(fabric, full=full),
         "tiers": dict(_tiers(fabric)),
@@ -140,14 +142,15 @@ def cluster_report_text(cluster: Cluster, path: str, findings: Sequence[Finding]
     parts = [
         paragraph(f"{path}: cluster file. {cluster.description}. {counted(findings)}."),
         findings_text(findings, Severity.ERROR, Severity.WARNING),
-        _tier_text(fabric),
+        _tier_text(cluster),
         _link_text(fabric),
         findings_text(findings, Severity.NOTE),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _tier_text(fabric: Fabric) -> str:
+def _tier_text(cluster: Cluster) -> str:
+    fabric = cluster.fabric
     rows = [
         (_LABELS.get(name, name), "not known" if count is None else format_count(count))
         for name, count in _tiers(fabric)
@@ -158,7 +161,14 @@ def _tier_text(fabric: Fabric) -> str:
         size = f"{least}" if least == most else f"{least} to {most}"
         hosts = "host" if most == 1 else "hosts"
         rows.append(("NVLink domains", f"{format_count(len(sizes))} of {size} {hosts}"))
+    if cluster.allocation is not None:
+        given = plural(len(cluster.allocation), "host")
+        rows.append(("allocation", f"{given}: {_cut_text(compress_hostlist(cluster.allocation))}"))
     return table(("tier", "count"), rows)
+
+
+def _cut_text(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 2] + " …"
 
 
 def _link_text(fabric: Fabric) -> str:
