@@ -36,6 +36,7 @@ def cluster_report_json(
         "hosts": _cut(hosts, full=full),
         "allocation": None if cluster.allocation is None else _cut(cluster.allocation, full=full),
         "switches": None if switches is None else _cut(switches, full=full),
+        **_lists(fabric, full=full),
         "nvlink_domains": _domains_json(fabric, full=full),
         "tiers": dict(_tiers(fabric)),
         "node_types": [
@@ -50,6 +51,42 @@ def cluster_report_json(
 
 def _cut(values: Sequence[str], *, full: bool) -> Any:
     return list(values) if full or len(values) <= _LISTED else {"count": len(values)}
+
+
+def _lists(fabric: Fabric, *, full: bool) -> dict[str, Any]:
+    """Return GPUs, NICs and cables as for a source; null where a cluster file has no such thing."""
+    lists: dict[str, Any] = dict.fromkeys(
+        ("other_devices", "nvswitches", "nvlink_pairs", "numa_nodes", "nearest_nic", "links")
+    )
+    slots, nics, network = fabric.num_slots, len(fabric.host_of_nic), fabric.network
+    lists |= {"gpus": {"count": slots}, "nics": {"count": nics}}
+    if full or slots <= _LISTED:
+        names = map(fabric.slot_name, range(slots))
+        lists["gpus"] = [{"host": host, "index": gpu} for host, gpu in names]
+    if full or nics <= _LISTED:
+        lists["nics"] = [_nic(fabric, nic) for nic in range(nics)]
+    if network is not None:
+        cables = network.cables
+        wired = np.flatnonzero(fabric.leaf_of_nic >= 0)
+        lists["links"] = {"count": len(cables) + len(wired)}
+        if full or len(cables) + len(wired) <= _LISTED:
+            ends = np.stack([cables.lower, cables.upper], axis=1).tolist()
+            named = [[network.switch_names[a], network.switch_names[b]] for a, b in ends]
+            mine = [[fabric.nic_name(nic), _leaf(fabric, nic)] for nic in wired.tolist()]
+            lists["links"] = [{"a": a, "b": b} for a, b in [*mine, *named]]
+    return lists
+
+
+def _nic(fabric: Fabric, nic: int) -> dict[str, Any]:
+    host, _, name = fabric.nic_name(nic).partition(" ")
+    return {"host": host, "name": name, "leaf": _leaf(fabric, nic)}
+
+
+def _leaf(fabric: Fabric, nic: int) -> str | None:
+    leaf = int(fabric.leaf_of_nic[nic])
+    if leaf < 0 or fabric.network is None:
+        return None
+    return fabric.network.switch_names[int(fabric.network.switch_of_leaf[leaf])]
 
 
 def _types(fabric: Fabric) -> list[tuple[Any, int]]:
