@@ -2,7 +2,8 @@
 
 python benchmarks/run.py            # 16 to 131,072 ranks
 python benchmarks/run.py --large    # and 1,048,576 ranks (about 20 s and 3 GiB)
-python benchmarks/run.py --write    # also replace the table in docs/benchmarks.md
+python benchmarks/run.py --fabrics  # only the table of large fabric files
+python benchmarks/run.py --write    # also replace the tables in docs/benchmarks.md
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from meshwright.units import GIB, format_count
+from large_fabric import Shape, write_fabric
+
+from meshwright.units import GIB, MIB, format_count
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 MARK = "<!-- table made by benchmarks/run.py -->"
+FABRIC_MARK = "<!-- table of large fabric files made by benchmarks/run.py -->"
 JOB = """\
 model: gpt3-175b
 cluster: {{node: dgx-h100, nodes: {hosts}, fabric: {{preset: rail-optimized}}}}
@@ -38,9 +42,12 @@ def job_file(folder: Path, dp: int) -> Path:
     return path
 
 
-def timed(arguments: list[str], runs: int) -> tuple[float, float]:
-    """Return the median seconds and the largest resident size in bytes of several runs."""
-    seconds = []
+def timed(arguments: list[str], runs: int) -> tuple[float, float, float]:
+    """Return the medians of seconds and of processor seconds, and the largest resident size.
+
+    The size is in bytes.
+    """
+    seconds, processor = [], []
     environment = {
         key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
     }
@@ -54,10 +61,11 @@ def timed(arguments: list[str], runs: int) -> tuple[float, float]:
         )
         _, status, usage = os.wait4(process.pid, 0)
         seconds.append(time.perf_counter() - start)
+        processor.append(usage.ru_utime + usage.ru_stime)
         if status:
             raise SystemExit(f"{' '.join(arguments)} failed")
         most = max(most, usage.ru_maxrss * _maxrss_unit())
-    return statistics.median(seconds[1:]), float(most)
+    return statistics.median(seconds[1:]), statistics.median(processor[1:]), float(most)
 
 
 def _maxrss_unit() -> int:
@@ -96,7 +104,7 @@ def rows(*, large: bool, runs: int) -> list[tuple[str, str, str, str, str]]:
             job = str(job_file(folder, 4096))
             cases.append(("map", ["map", job], 256 * 4096, "20 s, 3 GiB", 1))
         for what, arguments, ranks, wanted, times in cases:
-            seconds, size = timed(arguments, times)
+            seconds, _, size = timed(arguments, times)
             table.append(
                 (
                     what,
@@ -115,18 +123,64 @@ def markdown(table: list[tuple[str, str, str, str, str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table)])
 
 
+def fabric_rows(runs: int) -> list[tuple[str, ...]]:
+    """Read generated fabrics: (GPUs, cables, MiB, seconds, processor seconds, ratio, GiB, wanted)."""
+    table: list[tuple[str, ...]] = []
+    before = 0.0
+    with tempfile.TemporaryDirectory() as name:
+        for gpus in (8_192, 32_768, 131_072):
+            path = Path(name) / f"fabric-{gpus}.txt"
+            write_fabric(gpus, path)
+            seconds, processor, size = timed(["topo", str(path), "--json"], runs)
+            table.append(
+                (
+                    format_count(gpus),
+                    format_count(Shape(gpus).cables),
+                    f"{path.stat().st_size / MIB:.0f}",
+                    f"{seconds:.2f}",
+                    f"{processor:.2f}",
+                    f"{processor / before:.1f}" if before else "",
+                    f"{size / GIB:.2f}",
+                    "20 s, 3 GiB" if gpus == 131_072 else "",
+                )
+            )
+            before = processor
+            path.unlink()
+    return table
+
+
+def fabric_markdown(table: list[tuple[str, ...]]) -> str:
+    """Return the table of large fabric files as Markdown."""
+    lines = [
+        "| GPUs | cables | MiB | seconds (median) | processor seconds | ratio | GiB | wanted |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table)])
+
+
+def replace_table(document: str, mark: str, table: str) -> str:
+    """Return the document with the table after a mark exchanged, up to the next heading."""
+    before, _, after = document.partition(mark)
+    _, heading, rest = after.partition("\n## ")
+    return f"{before}{mark}\n\n{table}\n{heading}{rest}"
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--fabrics", action="store_true", help="only the large fabric files")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    text = markdown(rows(large=options.large, runs=options.runs))
-    print(text)
-    if options.write:
-        before, _, _ = DOCS.read_text().partition(MARK)
-        DOCS.write_text(f"{before}{MARK}\n\n{text}\n")
+    tables = {}
+    if not options.fabrics:
+        tables[MARK] = markdown(rows(large=options.large, runs=options.runs))
+    tables[FABRIC_MARK] = fabric_markdown(fabric_rows(min(options.runs, 3)))
+    for mark, table in tables.items():
+        print(table, end="\n\n")
+        if options.write:
+            DOCS.write_text(replace_table(DOCS.read_text(), mark, table))
 
 
 if __name__ == "__main__":

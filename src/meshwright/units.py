@@ -95,7 +95,7 @@ def _significant(value: float) -> str:
     if value == 0:
         return "0"
     if value >= 100:
-        return f"{value:.1f}"
+        return f"{value:,.1f}"
     digits = 2 if value >= 10 else 3
     for decimals in range(8):
         text = f"{value:.{decimals}f}"
@@ -138,3 +138,13 @@ def format_seconds(value: float) -> str:
 def format_count(value: float) -> str:
     """Return a count with thousands separated: ``16,384``."""
     return f"{value:,.0f}"
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """Return ``1 host``, ``2 hosts``; ``many`` where it is not the noun with an s (leaves)."""
+    return f"{format_count(count)} {noun if count == 1 else many or noun + 's'}"
+
+
+def verb(count: int) -> str:
+    """Return ``is`` for one, ``are`` for all other counts."""
+    return "is" if count == 1 else "are"

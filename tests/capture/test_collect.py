@@ -346,3 +346,13 @@ def test_unreadable_files_and_pipes(tmp_path):
     (folder / "vendor").symlink_to("vendor")
     (folder / "class").chmod(0)
     assert capture_of(tmp_path).cpus.numa_nodes
+
+
+def test_what_is_missing_stands_as_findings_too_and_numbers_have_their_origin(tmp_path):
+    capture = capture_of(tmp_path / "dgx")
+    assert [(one.subject, one.severity) for one in capture.findings] == [
+        (one.what, "note") for one in capture.missing
+    ]
+    assert capture.findings
+    assert set(capture.origin.values()) == {"measured"}
+    assert "cpus" in capture.origin

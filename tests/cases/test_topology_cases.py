@@ -71,7 +71,7 @@ def test_slurm_block_segments_broken(tmp_path: Path) -> None:
     finding = finding_of(document, "allocation/segments-broken")
     assert "17+17+2" in finding["message"]
     assert "expected 12+12+12" in finding["message"]
-    assert "groups 1, 2 cross a block" in finding["message"]
+    assert "groups 1, 2 (of 12 hosts, counted from 0) cross a block" in finding["message"]
     assert "allocation/segments-broken" in run("topo", conf, *asked).out
 
 
@@ -107,6 +107,9 @@ def test_clique_id_not_unique(tmp_path: Path) -> None:
     assert found == case["expected"]["checks"]["domains"]
     assert len({domain["name"] for domain in document["nvlink_domains"]}) == len(found)
     assert "2 NVLink domains" in run("topo", labels).out
+    reason = finding_of(document, "topology/clique-not-unique")
+    assert reason["numbers"]["clique"] == "32766"
+    assert "the pair of cluster UUID and clique id" in reason["message"]
 
 
 def test_clique_id_not_unique_from_the_driver(tmp_path: Path) -> None:
@@ -128,3 +131,4 @@ def test_clique_id_not_unique_from_the_driver(tmp_path: Path) -> None:
     found = [domain["hosts"] for domain in document["nvlink_domains"]]
     assert found == case["expected"]["checks"]["domains"]
     assert rules_of(document).count("assumed/host-from-file-name") == len(files)
+    assert "topology/clique-not-unique" in rules_of(document)

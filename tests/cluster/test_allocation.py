@@ -220,7 +220,7 @@ def test_segments_broken_and_where_they_could_go() -> None:
     none = allocation_of([small], hosts(0, 4), 4)
     assert none.segments is not None
     assert none.segments.expected is None
-    assert "cannot hold 1 segments" in allocation_findings(none)[0].message
+    assert "cannot hold 1 segment;" in allocation_findings(none)[0].message
 
 
 def test_segments_whole_and_out_of_order() -> None:
@@ -275,5 +275,18 @@ def test_text_and_json_have_the_same_numbers() -> None:
     assert "r0     3      n[000-002]" in text
     assert "hosts by block        r0 3, r1 9" in text
     assert "expected              r0 8, r1 4" in text
-    assert "groups across blocks  0" in text
+    assert "groups across blocks  1: number 0 (from 0)" in text
     assert max(map(len, text.split("\n"))) <= 100
+
+
+def test_hosts_that_fill_no_segment_get_the_numbers_that_do() -> None:
+    found = allocation_of([blocks(r0=hosts(0, 16))], hosts(0, 16), 3)
+    (finding,) = [one for one in allocation_findings(found) if "segment" in one.rule]
+    assert "16 hosts are no whole number of segments of 3" in finding.message
+    assert finding.remedy == "ask for 15 or 18 hosts, or for another segment"
+
+
+def test_segments_of_hosts_that_no_source_knows_are_unknown_hosts() -> None:
+    found = allocation_of([blocks(r0=hosts(0, 4))], ["other1", "other2"], 2)
+    assert found.segments is None
+    assert rules_of(found) == ["hosts-unknown"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cluster.completeness import tier_findings
+from meshwright.cluster.completeness import clique_findings, tier_findings
 from meshwright.cluster.facts import Facts, HostPlace
 from meshwright.cluster.readers.scontrol_show_node import SlurmPlace
 
@@ -57,3 +57,25 @@ def test_nothing_is_missing() -> None:
 def test_another_leaf_of_the_same_host_is_no_gap() -> None:
     assert tier_findings([FULL, facts("slurm", HostPlace("a", ("lf9",)))]) == []
     assert tier_findings([FULL, facts("slurm", HostPlace("a", ()))]) == []
+
+
+def _domain(host: str, domain: str) -> HostPlace:
+    return HostPlace(host, (), domain)
+
+
+ONE, TWO = ("11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002")
+
+
+def test_a_clique_of_two_clusters_is_noted_across_sources() -> None:
+    sources = [
+        facts("a", _domain("h0", f"{ONE}.5"), _domain("h1", f"{ONE}.5")),
+        facts("b", _domain("h2", f"{TWO}.5")),
+    ]
+    (finding,) = clique_findings(sources)
+    assert finding.numbers == {"clique": "5", "clusters": [ONE, TWO]}
+
+
+def test_cliques_of_one_cluster_or_named_domains_are_no_matter() -> None:
+    named = [_domain("h2", "rack.5"), _domain("h3", "hall.5")]
+    assert clique_findings([facts("a", _domain("h0", f"{ONE}.5"), *named)]) == []
+    assert clique_findings([facts("a", _domain("h0", f"{ONE}.5"), _domain("h1", f"{TWO}.6"))]) == []

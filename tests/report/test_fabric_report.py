@@ -54,6 +54,16 @@ def test_link_classes_hold_every_link(tmp_path: Path) -> None:
     assert document["tiers"]["components"] == 8
 
 
+def test_lists_are_those_of_the_interface(tmp_path: Path) -> None:
+    found = cluster(tmp_path, "preset: superpod-h100 x 1\n")
+    document = cluster_report_json(found, "c.yaml", found.findings, full=False)
+    assert (len(document["gpus"]), len(document["nics"])) == (248, 248)
+    assert document["nics"][9] == {"host": "host1", "name": "nic1", "leaf": "leaf-u0-r1"}
+    assert len(document["links"]) == 248 + 256
+    for key in ("other_devices", "nvswitches", "nvlink_pairs", "numa_nodes", "nearest_nic"):
+        assert document[key] is None, key
+
+
 def test_long_lists_are_counted_unless_all_is_asked_for(tmp_path: Path) -> None:
     found = cluster(tmp_path, "node: {gpus: 1}\nnodes: 10001\nfabric: none\n")
     assert cluster_report_json(found, "c.yaml", found.findings, full=False)["hosts"] == {

@@ -34,14 +34,14 @@ def test_a_tree_of_uneven_depth_is_written_as_it_is() -> None:
     given = (
         TreeSwitch("leaf1", hosts=("n1", "n2")),
         TreeSwitch("leaf2", hosts=("n3",)),
-        TreeSwitch("leaf3", hosts=("n4", "n07", "n8")),
+        TreeSwitch("leaf3", hosts=("n07", "n4", "n8")),
         TreeSwitch("mid", switches=("leaf1", "leaf2")),
         TreeSwitch("top", switches=("mid", "leaf3")),
     )
     tree, rules = written(tree_facts(*given))
     assert rules == []
-    assert {name: (set(one.switches), one.hosts) for name, one in tree.items()} == {
-        one.name: (set(one.switches), one.hosts) for one in given
+    assert {name: (set(one.switches), set(one.hosts)) for name, one in tree.items()} == {
+        one.name: (set(one.switches), set(one.hosts)) for one in given
     }
 
 

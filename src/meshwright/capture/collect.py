@@ -19,6 +19,8 @@ from meshwright.capture.network_devices import read_network
 from meshwright.capture.nvml import read_nvml
 from meshwright.capture.pci_tree import AMD, NVIDIA, read_pci
 from meshwright.capture.tools import Run, ask_tools, run_tool
+from meshwright.findings import Finding, Place, Severity
+from meshwright.origin import Origin
 
 _LINE_CHARACTERS = 300
 _GPU_CLASSES = ("03", "12")
@@ -73,7 +75,21 @@ def collect(
     nvml_missing = (seen,) if isinstance(seen, Missing) and "nvidia" in vendors else ()
     told = (*_gaps(capture, vendors), *nvml_missing, *tools_missing)
     document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(capture, missing=told))
+    document["findings"] = [_finding(one).to_json() for one in told]
+    measured = [part for part in _MEASURED if part in document]
+    document["origin"] = dict.fromkeys(measured, Origin.MEASURED.value)
     return document
+
+
+def _finding(one: Missing) -> Finding:
+    """Return what is missing as a finding; ``subject`` is what."""
+    message = f"no {one.what}: {one.why}"
+    place = Place(subject=one.what)
+    return Finding("capture/missing", Severity.NOTE, place, message, {}, one.remedy)
+
+
+_MEASURED = ("cpus", "pci", "infiniband", "network", "nvml", "tools")
+"""Parts with numbers: all are what this host says of itself at this moment."""
 
 
 def _vendors(pci: tuple[PciDevice, ...] | None) -> frozenset[str]:

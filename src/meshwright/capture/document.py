@@ -26,6 +26,18 @@ class Missing(_Record, frozen=True):
     remedy: str | None = None
 
 
+class Told(_Record, frozen=True):
+    """One of ``missing`` in the form of a finding, as every document of the program has them."""
+
+    rule: str
+    severity: str
+    message: str
+    place: str | None = None
+    subject: str | None = None
+    numbers: dict[str, float] = {}
+    remedy: str | None = None
+
+
 class Slurm(_Record, frozen=True):
     """What the environment of a Slurm task says of its node."""
 
@@ -220,3 +232,7 @@ class Capture(_Record, frozen=True):
     nvml: Nvml | None = None
     tools: tuple[Tool, ...] = ()
     missing: tuple[Missing, ...] = ()
+    findings: tuple[Told, ...] = ()
+    """What is missing again, as findings."""
+    origin: dict[str, str] = {}
+    """Part of the document to the origin of its numbers."""

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.facts import Facts
-from meshwright.cluster.host_groups import (
+from meshwright.cluster.allocation_groups import (
     HostGroups,
     best_groups,
     block_groups,
     group_of,
     leaf_groups,
 )
+from meshwright.cluster.facts import Facts
 from meshwright.cluster.natural_order import in_name_order
 from meshwright.errors import UsageError
 
@@ -87,7 +87,8 @@ def allocation_of(
     """
     _check(hosts, segment)
     leaves = best_groups(leaf_groups(sources), hosts)
-    blocks = best_groups(block_groups(sources), hosts)
+    candidates = list(block_groups(sources))
+    blocks = best_groups(iter(candidates), hosts)
     leaf_of = group_of(leaves, hosts) if leaves else {}
     block_of = group_of(blocks, hosts) if blocks else {}
     names = in_name_order(hosts)
@@ -97,8 +98,8 @@ def allocation_of(
     if ordered is not None:
         orders = {"given": hosts, "name": names, "switch": ordered}
         crossings = {key: ring_crossings(order, of) for key, order in orders.items()}
-    if segment is not None and blocks is None:
-        raise UsageError("no source names a block of these hosts, so segments cannot be checked")
+    if segment is not None and not candidates:
+        raise UsageError("no source names a block of hosts, so segments cannot be checked")
     return Allocation(
         hosts=tuple(hosts),
         name_order=tuple(names),

@@ -8,6 +8,7 @@ from meshwright.cluster.allocation import Allocation, Segments
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.cluster.readers.document_values import shown
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural, verb
 
 _LISTED = 100
 _MAX_LIST = 2000
@@ -24,8 +25,8 @@ def _unknown(allocation: Allocation) -> Iterator[Finding]:
     if not unknown:
         return
     message = (
-        f"{len(unknown)} of {len(allocation.hosts)} allocated hosts are in no leaf and no block of "
-        f"the sources ({shown(unknown)}); what is said below leaves them out"
+        f"{len(unknown)} of {len(allocation.hosts)} allocated hosts {verb(len(unknown))} in no leaf and no "
+        f"block of the sources ({shown(unknown)}); ring edges and segments leave them out"
     )
     numbers: dict[str, Number] = {"count": len(unknown), "hosts": [*unknown[:_LISTED]]}
     remedy = (
@@ -41,15 +42,10 @@ def _segments(allocation: Allocation) -> Iterator[Finding]:
     place = Place(file=blocks.path)
     numbers = _segment_numbers(segments)
     if not segments.segments_ok:
+        message = _broken(allocation, segments)
+        remedy = _remedy_of_segments(allocation, segments)
         yield Finding(
-            "allocation/segments-broken",
-            Severity.WARNING,
-            place,
-            _broken(allocation, segments),
-            numbers,
-            f"release it and ask again with --segment={segments.segment}; if it stays so, compare "
-            "scontrol show topology with the topology file, then restart slurmctld (SchedMD/slurm "
-            "issue 225)",
+            "allocation/segments-broken", Severity.WARNING, place, message, numbers, remedy
         )
     elif segments.groups_crossing:
         order = _in_blocks(allocation)
@@ -58,7 +54,7 @@ def _segments(allocation: Allocation) -> Iterator[Finding]:
             Severity.WARNING,
             place,
             f"every block holds whole segments of {segments.segment}, but in name order "
-            f"{_groups(segments)} of that many hosts cross a block",
+            f"{_groups(segments)}",
             numbers,
             _remedy(order, "BlockAsNodeRank"),
         )
@@ -70,12 +66,10 @@ def _broken(allocation: Allocation, segments: Segments) -> str:
         return f"{hosts} hosts are no whole number of segments of {size}"
     actual = "+".join(map(str, segments.actual.values()))
     if segments.expected is None:
-        wanted = f"the blocks named cannot hold {hosts // size} segments"
+        wanted = f"the blocks named cannot hold {plural(hosts // size, 'segment')}"
     else:
         wanted = f"expected {'+'.join(map(str, segments.expected.values()))}"
-    crossing = (
-        f"; in rank order {_groups(segments)} cross a block" if segments.groups_crossing else ""
-    )
+    crossing = f"; in rank order {_groups(segments)}" if segments.groups_crossing else ""
     lost = len(allocation.hosts) - sum(segments.actual.values())
     outside = f" and {lost} in no known block" if lost else ""
     return (
@@ -84,8 +78,27 @@ def _broken(allocation: Allocation, segments: Segments) -> str:
     )
 
 
+def _remedy_of_segments(allocation: Allocation, segments: Segments) -> str:
+    if not segments.divides:
+        size = segments.segment
+        fewer = len(allocation.hosts) // size * size
+        numbers = [str(number) for number in (fewer, fewer + size) if number]
+        return f"ask for {' or '.join(numbers)} hosts, or for another segment"
+    return (
+        f"release it and ask again with --segment={segments.segment}; if it stays so, compare "
+        "scontrol show topology with the topology file, then restart slurmctld (SchedMD/slurm "
+        "issue 225)"
+    )
+
+
 def _groups(segments: Segments) -> str:
-    return f"groups {shown([str(group) for group in segments.groups_crossing], 10)}"
+    """Return ``groups 1, 2 (of 12 hosts, counted from 0) cross a block``."""
+    count = len(segments.groups_crossing)
+    which = shown([str(group) for group in segments.groups_crossing], 10)
+    return (
+        f"group{'' if count == 1 else 's'} {which} (of {segments.segment} hosts, counted from 0) "
+        f"cross{'es' if count == 1 else ''} a block"
+    )
 
 
 def _segment_numbers(segments: Segments) -> dict[str, Number]:

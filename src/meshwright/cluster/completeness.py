@@ -7,6 +7,7 @@ spines takes all leaves for equally far (nebius/soperator pull request 2201).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from meshwright.cluster.readers.scontrol_show_node import SlurmPlace
 from meshwright.findings import Finding, Number, Place, Severity
 
 _LISTED = 100
+_CLIQUE = re.compile(r"(?P<uuid>[0-9a-f-]{36})\.(?P<clique>[0-9]{1,10})\Z")
 _ROOT = "root"
 
 
@@ -41,6 +43,31 @@ def tier_findings(sources: Sequence[Facts]) -> list[Finding]:
             if lacks:
                 found.append(_finding(poor, full, lacks))
     return found
+
+
+def clique_findings(sources: Sequence[Facts]) -> list[Finding]:
+    """Note a clique id that several clusters report: the NVLink domain is the pair, not the id.
+
+    Domains of drivers and labels are named ``ClusterUUID.CliqueId`` (NVIDIA/nccl issue 1301).
+    """
+    clusters: dict[str, dict[str, str]] = {}
+    for facts in sources:
+        for place in facts.places or ():
+            match = _CLIQUE.match(place.nvlink_domain or "")
+            if match is not None:
+                clusters.setdefault(match["clique"], {}).setdefault(match["uuid"], place.host)
+    return [_clique_finding(clique, hosts) for clique, hosts in clusters.items() if len(hosts) > 1]
+
+
+def _clique_finding(clique: str, hosts: dict[str, str]) -> Finding:
+    first = [f"{host} in {uuid}" for uuid, host in hosts.items()]
+    message = (
+        f"clique id {clique} is reported by {len(hosts)} clusters ({shown(first)}): the id alone names no "
+        "NVLink domain (32766 is a default that unrelated racks report), so the domain is the pair of "
+        "cluster UUID and clique id"
+    )
+    numbers: dict[str, Number] = {"clique": clique, "clusters": [*hosts][:_LISTED]}
+    return Finding("topology/clique-not-unique", Severity.NOTE, Place(), message, numbers)
 
 
 class _Known(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -117,6 +118,17 @@ def find_gpu(name: str) -> GpuModel:
     if gpu is None:
         raise UnknownGpuError(name[:200], suggest_gpus(name))
     return gpu
+
+
+def common_gpu(names: Iterable[str | None]) -> GpuModel | None:
+    """Return the one known model that all these names mean (``None`` among them: not said)."""
+    models = set(names) - {None}
+    if len(models) != 1:
+        return None
+    try:
+        return find_gpu(str(models.pop()))
+    except UnknownGpuError:
+        return None
 
 
 def suggest_gpus(name: str) -> list[str]:

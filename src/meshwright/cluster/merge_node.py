@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.gpus import GpuModel, find_gpu, suggest_gpus
+from meshwright.cluster.gpus import GpuModel, common_gpu, find_gpu, suggest_gpus
 from meshwright.cluster.join.host_groups import join_hosts
 from meshwright.cluster.join.kinds import is_host, is_node
 from meshwright.cluster.merging import Merge
@@ -56,7 +56,7 @@ def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> Nod
             "leave out from, or those keys",
         )
     facts = _host_facts(merge, node.source)
-    gpu = gpu or _gpu_in_file(facts)
+    gpu = gpu or common_gpu(one.model for one in facts.gpus or ())
     if gpu is None:
         merge.note(
             "topology/gpu-model-unknown",
@@ -154,13 +154,3 @@ def _example_gpu(facts: Facts) -> str:
     if amd and facts.format != "nvidia_smi_topo_m":
         return "MI300X"
     return {18: "H100-SXM or B200", 12: "A100-SXM", 8: "H800", 0: "L40S"}.get(links, "V100-SXM")
-
-
-def _gpu_in_file(facts: Facts) -> GpuModel | None:
-    models = {gpu.model for gpu in facts.gpus or ()} - {None}
-    if len(models) != 1:
-        return None
-    try:
-        return find_gpu(str(models.pop()))
-    except KeyError:
-        return None

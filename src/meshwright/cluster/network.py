@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cluster.graph_loads import Bundles, bundle_loads
 from meshwright.origin import Origin
 
 Ints = NDArray[np.int32]
@@ -140,70 +141,13 @@ class GraphNetwork(Network):
         reach = (src != dst) & self.joined(src, dst)
         key = src[reach].astype(np.int64) * self.num_leaves + dst[reach]
         pairs, where = np.unique(key, return_inverse=True)
-        demand = np.bincount(where, weights=size_bytes[reach], minlength=len(pairs))
-        bundles = _Bundles.of(self.cables)
-        loads = np.zeros(2 * len(bundles.count))
-        origin, target = pairs // self.num_leaves, pairs % self.num_leaves
-        targets = np.unique(target)
-        chunk = max(1, (1 << 22) // max(2 * len(bundles.count), self.num_switches, 1))
-        for begin in range(0, len(targets), chunk):
-            some = targets[begin : begin + chunk]
-            picked = np.isin(target, some)
-            flow = np.zeros((len(some), self.num_switches))
-            row = np.searchsorted(some, target[picked])
-            np.add.at(flow, (row, self.switch_of_leaf[origin[picked]]), demand[picked])
-            loads += _walk_down(bundles, flow, self.switch_of_leaf[some])
-        one_cable = loads / np.tile(bundles.count, 2)
-        half = len(bundles.count)
-        return one_cable[:half][bundles.of_cable], one_cable[half:][bundles.of_cable]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bundles:
-    """Parallel cables of one switch pair, as one edge in each direction."""
-
-    tail: Ints
-    head: Ints
-    count: Floats
-    of_cable: NDArray[np.int64]
-
-    @staticmethod
-    def of(cables: Cables) -> _Bundles:
-        both = np.stack([cables.lower, cables.upper])
-        pairs, of_cable = np.unique(both, axis=1, return_inverse=True)
-        count = np.bincount(of_cable.ravel(), minlength=pairs.shape[1]).astype(np.float64)
-        return _Bundles(pairs[0], pairs[1], count, of_cable.ravel())
-
-
-def _walk_down(bundles: _Bundles, flow: Floats, targets: Ints) -> Floats:
-    """Move ``flow[target, switch]`` to the targets; return the bytes on each directed bundle."""
-    tail = np.concatenate([bundles.tail, bundles.head])
-    head = np.concatenate([bundles.head, bundles.tail])
-    count = np.tile(bundles.count, 2)
-    distance = _distances(tail, head, flow.shape[1], targets)
-    loads = np.zeros(len(tail))
-    nearer = distance[:, tail] == distance[:, head] + 1
-    for steps in range(int(distance[np.isfinite(distance)].max(initial=0)), 0, -1):
-        row, edge = np.nonzero(nearer & (distance[:, tail] == steps))
-        ways = np.zeros_like(flow)
-        np.add.at(ways, (row, tail[edge]), count[edge])
-        part = flow[row, tail[edge]] * count[edge] / ways[row, tail[edge]]
-        np.add.at(flow, (row, head[edge]), part)
-        loads += np.bincount(edge, weights=part, minlength=len(tail))
-    return loads
-
-
-def _distances(tail: Ints, head: Ints, num_switches: int, targets: Ints) -> Floats:
-    """Return hops from every switch to each target: ``[target, switch]``, inf where unreachable."""
-    distance = np.full((len(targets), num_switches), np.inf)
-    rows = np.arange(len(targets))
-    distance[rows, targets] = 0
-    for steps in range(1, num_switches):
-        row, edge = np.nonzero((distance[:, head] == steps - 1) & np.isinf(distance[:, tail]))
-        if not len(row):
-            break
-        distance[row, tail[edge]] = steps
-    return distance
+        # bincount of nothing is an array of integers.
+        demand = np.bincount(where, weights=size_bytes[reach], minlength=len(pairs)).astype(float)
+        bundles = Bundles.of(self.cables.lower, self.cables.upper)
+        leaves = self.switch_of_leaf.astype(np.int64)
+        ends = (pairs // self.num_leaves, pairs % self.num_leaves, demand)
+        one_cable = bundle_loads(bundles, leaves, ends, self.num_switches) / bundles.count
+        return one_cable[bundles.up_of_cable], one_cable[bundles.down_of_cable]
 
 
 def components(num_switches: int, lower: Ints, upper: Ints) -> Ints:

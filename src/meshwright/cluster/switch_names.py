@@ -1,12 +1,32 @@
-"""Names of the switches of a regular fabric, made when asked for."""
+"""Names of hosts and switches that follow from their numbers, made when asked for."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import overload
 
 
-class TierNames(Sequence[str]):
+class MadeNames(Sequence[str]):
+    """A sequence of names that keeps none; a subclass says how many there are and makes each."""
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """Return the name at an index from 0 to the length less 1."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self.name(i) for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.name(index)
+
+
+class TierNames(MadeNames):
     """``leaf-u0-r0`` (unit and rail), ``spine-p0-0`` (pod), ``core-0``."""
 
     def __init__(
@@ -21,15 +41,8 @@ class TierNames(Sequence[str]):
     def __len__(self) -> int:
         return self._leaves + self._spines + self._cores
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
+    def name(self, index: int) -> str:
+        """See ``MadeNames.name``."""
         if index < self._leaves:
             unit, rail = divmod(index, self._rails)
             return f"leaf-u{unit}-r{rail}"
@@ -40,8 +53,24 @@ class TierNames(Sequence[str]):
         return f"core-{index - self._spines}"
 
 
-class NumberedNames(Sequence[str]):
-    """``host0`` … ``host{n-1}``, made when asked for."""
+class PlaneNames(MadeNames):
+    """Names of one plane with the plane behind: ``leaf-u0-r0-plane1``; plane fastest."""
+
+    def __init__(self, one_plane: Sequence[str], planes: int) -> None:
+        self._one_plane = one_plane
+        self._planes = planes
+
+    def __len__(self) -> int:
+        return len(self._one_plane) * self._planes
+
+    def name(self, index: int) -> str:
+        """See ``MadeNames.name``."""
+        switch, plane = divmod(index, self._planes)
+        return f"{self._one_plane[switch]}-plane{plane}"
+
+
+class NumberedNames(MadeNames):
+    """``host0`` … ``host{n-1}``."""
 
     def __init__(self, prefix: str, count: int) -> None:
         self._prefix = prefix
@@ -50,13 +79,6 @@ class NumberedNames(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        if not 0 <= index < self._count:
-            raise IndexError(index)
+    def name(self, index: int) -> str:
+        """See ``MadeNames.name``."""
         return f"{self._prefix}{index}"

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.network import Cables, Ints, TieredNetwork
-from meshwright.cluster.plane_names import PlaneNames
-from meshwright.cluster.switch_names import TierNames
+from meshwright.cluster.switch_names import PlaneNames, TierNames
 from meshwright.origin import Origin
 
 Longs = NDArray[np.int64]

@@ -151,12 +151,13 @@ def _tree_wiring(
 
 
 def _tree_note(place: PlaceOf, over: float) -> Finding:
+    share = "all" if over == 1 else f"1/{over:g} of"
     return Finding(
         "assumed/tree-without-rails",
         Severity.NOTE,
         place("fabric.from"),
         "a scheduler's tree says which hosts share a switch, not rails, cables or rates: all NICs of "
-        f"a host are hung on its leaf, and each switch gets uplinks for 1/{over:g} of the NICs below it.",
+        f"a host are hung on its leaf, and each switch gets uplinks for {share} the NICs below it.",
         {"oversubscription": over},
         "give ibnetdiscover output for real cables, or oversubscription: in the fabric section",
     )

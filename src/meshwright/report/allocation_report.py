@@ -7,10 +7,10 @@ from typing import Any
 
 from meshwright.cluster.allocation import Allocation, Segments
 from meshwright.cluster.allocation_findings import allocation_findings
-from meshwright.cluster.host_groups import HostGroups
+from meshwright.cluster.allocation_groups import HostGroups
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.report.text import paragraph, table
-from meshwright.units import format_count
+from meshwright.units import format_count, plural
 
 __all__ = ["allocation_findings", "allocation_json", "allocation_text"]
 
@@ -60,7 +60,7 @@ def _grouped(
 
 def allocation_text(allocation: Allocation) -> str:
     """Return the allocation for a terminal: hosts by leaf and block, order, segments."""
-    parts = [f"Allocation: {format_count(len(allocation.hosts))} hosts"]
+    parts = [f"Allocation: {plural(len(allocation.hosts), 'host')}"]
     for groups, of in (
         (allocation.leaves, allocation.leaf_of),
         (allocation.blocks, allocation.block_of),
@@ -110,7 +110,10 @@ def _segments_text(segments: Segments) -> str:
     expected = "none possible with these blocks"
     if segments.expected is not None:
         expected = ", ".join(f"{name} {count}" for name, count in segments.expected.items())
-    crossing = " ".join(map(str, segments.groups_crossing)) or "none"
+    crossing = "none"
+    if segments.groups_crossing:
+        which = ", ".join(map(str, segments.groups_crossing))
+        crossing = f"{len(segments.groups_crossing)}: number {which} (from 0)"
     rows = [
         ("each in one block", answer),
         ("hosts by block", _short(actual)),
@@ -119,7 +122,7 @@ def _segments_text(segments: Segments) -> str:
     ]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name.ljust(width)}  {value}" for name, value in rows]
-    return "\n".join([f"Segments of {segments.segment} hosts", *lines])
+    return "\n".join([f"Segments of {plural(segments.segment, 'host')}", *lines])
 
 
 def _short(text: str, limit: int = 48) -> str:

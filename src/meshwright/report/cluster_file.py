@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.gpus import UnknownGpuError, find_gpu
+from meshwright.cluster.gpus import common_gpu
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.cluster.join.all_sources import Joined, join_sources
 from meshwright.cluster.join.host_groups import HostType
@@ -158,10 +158,5 @@ def _from(paths: Sequence[str], folder: Path) -> str | list[str]:
 
 
 def _gpu(facts: Facts) -> dict[str, str]:
-    models = {gpu.model for gpu in facts.gpus or ()} - {None}
-    if len(models) != 1:
-        return {}
-    try:
-        return {"gpu": find_gpu(str(models.pop())).name}
-    except UnknownGpuError:
-        return {}
+    model = common_gpu(gpu.model for gpu in facts.gpus or ())
+    return {} if model is None else {"gpu": model.name}

@@ -9,11 +9,12 @@ import numpy as np
 
 from meshwright.chain.cluster_of_job import Cluster
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.cluster.network import Network
 from meshwright.findings import Finding, Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.text import counted, findings_text, paragraph, table
-from meshwright.units import format_count, format_rate
+from meshwright.units import format_count, format_rate, plural
 
 _LISTED = 10_000
 """Longer lists become ``{count}`` unless all is asked for."""
@@ -33,7 +34,9 @@ def cluster_report_json(
         "files": [{"path": path, "format": "cluster"}],
         "description": cluster.description,
         "hosts": _cut(hosts, full=full),
+        "allocation": None if cluster.allocation is None else _cut(cluster.allocation, full=full),
         "switches": None if switches is None else _cut(switches, full=full),
+        **_lists(fabric, full=full),
         "nvlink_domains": _domains_json(fabric, full=full),
         "tiers": dict(_tiers(fabric)),
         "node_types": [
@@ -48,6 +51,42 @@ def cluster_report_json(
 
 def _cut(values: Sequence[str], *, full: bool) -> Any:
     return list(values) if full or len(values) <= _LISTED else {"count": len(values)}
+
+
+def _lists(fabric: Fabric, *, full: bool) -> dict[str, Any]:
+    """Return GPUs, NICs and cables as for a source; null where a cluster file has no such thing."""
+    lists: dict[str, Any] = dict.fromkeys(
+        ("other_devices", "nvswitches", "nvlink_pairs", "numa_nodes", "nearest_nic", "links")
+    )
+    slots, nics, network = fabric.num_slots, len(fabric.host_of_nic), fabric.network
+    lists |= {"gpus": {"count": slots}, "nics": {"count": nics}}
+    if full or slots <= _LISTED:
+        names = map(fabric.slot_name, range(slots))
+        lists["gpus"] = [{"host": host, "index": gpu} for host, gpu in names]
+    if full or nics <= _LISTED:
+        lists["nics"] = [_nic(fabric, nic) for nic in range(nics)]
+    if network is not None:
+        cables = network.cables
+        wired = np.flatnonzero(fabric.leaf_of_nic >= 0)
+        lists["links"] = {"count": len(cables) + len(wired)}
+        if full or len(cables) + len(wired) <= _LISTED:
+            ends = np.stack([cables.lower, cables.upper], axis=1).tolist()
+            named = [[network.switch_names[a], network.switch_names[b]] for a, b in ends]
+            mine = [[fabric.nic_name(nic), _leaf(fabric, nic)] for nic in wired.tolist()]
+            lists["links"] = [{"a": a, "b": b} for a, b in [*mine, *named]]
+    return lists
+
+
+def _nic(fabric: Fabric, nic: int) -> dict[str, Any]:
+    host, _, name = fabric.nic_name(nic).partition(" ")
+    return {"host": host, "name": name, "leaf": _leaf(fabric, nic)}
+
+
+def _leaf(fabric: Fabric, nic: int) -> str | None:
+    leaf = int(fabric.leaf_of_nic[nic])
+    if leaf < 0 or fabric.network is None:
+        return None
+    return fabric.network.switch_names[int(fabric.network.switch_of_leaf[leaf])]
 
 
 def _types(fabric: Fabric) -> list[tuple[Any, int]]:
@@ -140,14 +179,15 @@ def cluster_report_text(cluster: Cluster, path: str, findings: Sequence[Finding]
     parts = [
         paragraph(f"{path}: cluster file. {cluster.description}. {counted(findings)}."),
         findings_text(findings, Severity.ERROR, Severity.WARNING),
-        _tier_text(fabric),
+        _tier_text(cluster),
         _link_text(fabric),
         findings_text(findings, Severity.NOTE),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _tier_text(fabric: Fabric) -> str:
+def _tier_text(cluster: Cluster) -> str:
+    fabric = cluster.fabric
     rows = [
         (_LABELS.get(name, name), "not known" if count is None else format_count(count))
         for name, count in _tiers(fabric)
@@ -158,7 +198,14 @@ def _tier_text(fabric: Fabric) -> str:
         size = f"{least}" if least == most else f"{least} to {most}"
         hosts = "host" if most == 1 else "hosts"
         rows.append(("NVLink domains", f"{format_count(len(sizes))} of {size} {hosts}"))
+    if cluster.allocation is not None:
+        given = plural(len(cluster.allocation), "host")
+        rows.append(("allocation", f"{given}: {_cut_text(compress_hostlist(cluster.allocation))}"))
     return table(("tier", "count"), rows)
+
+
+def _cut_text(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 2] + " …"
 
 
 def _link_text(fabric: Fabric) -> str:

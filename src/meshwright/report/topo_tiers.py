@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from meshwright.cluster.facts import Facts, TreeSwitch
 from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
 from meshwright.report.text import table
-from meshwright.units import format_count, format_rate
+from meshwright.units import format_count, format_rate, plural
 
 _LEVELS = ("leaf", "spine", "core")
 _NAMED = 6
@@ -50,7 +50,7 @@ def domains_text(domains: dict[str, list[str]] | None) -> str:
         for name, hosts in [*domains.items()][: _NAMED * 4]
     ]
     more = len(domains) - len(rows)
-    text = f"{format_count(len(domains))} NVLink domains\n" + table(("domain", "hosts", ""), rows)
+    text = f"{plural(len(domains), 'NVLink domain')}\n" + table(("domain", "hosts", ""), rows)
     return text + (f"\n… and {format_count(more)} more" if more else "")
 
 
@@ -64,6 +64,14 @@ def _spread(counts: Iterable[int]) -> str:
     if not sizes:
         return "-"
     return format_count(sizes[0]) + (f" to {format_count(sizes[-1])}" if len(sizes) > 1 else "")
+
+
+def _each(counts: Iterable[int], noun: str, many: str | None = None) -> str:
+    """Return ``1 host`` or ``2 to 17 hosts``."""
+    sizes = set(counts)
+    if sizes == {1}:
+        return plural(1, noun)
+    return f"{_spread(sizes)} {many or noun + 's'}"
 
 
 def _level_name(level: int | None) -> str:
@@ -84,11 +92,11 @@ def _cables(facts: Facts, levels: SwitchLevels | None) -> str:
     named = len({host for found in hosts.values() for host in found})
     rows = [("hosts with a name", format_count(named), "")]
     if counts[0]:
-        rails = _spread(Counter(levels.unit_of_leaf.values()).values())
-        note = f"{rails} leaves (rails) a unit" if units else ""
+        rails = _each(Counter(levels.unit_of_leaf.values()).values(), "leaf", "leaves (rails)")
+        note = f"{rails} a unit" if units else ""
         rows.append(("units", format_count(units), note))
     for level in sorted(counts):
-        under = f"{_spread(map(len, hosts.values()))} hosts a leaf" if level == 0 else ""
+        under = f"{_each(map(len, hosts.values()), 'host')} a leaf" if level == 0 else ""
         rows.append((_plural(_level_name(level)), format_count(counts[level]), under))
     if lost > 0:
         rows.append(("switches of no known tier", format_count(lost), ""))
@@ -157,9 +165,9 @@ def _tree(tree: Sequence[TreeSwitch]) -> str:
     rows = []
     for number in sorted(by_level):
         switches = by_level[number]
-        below = f"{_spread(len(one.switches) for one in switches)} switches"
+        below = _each((len(one.switches) for one in switches), "switch", "switches")
         if number == 0:
-            below = f"{_spread(len(one.hosts) for one in switches)} hosts"
+            below = _each((len(one.hosts) for one in switches), "host")
         name = _plural("leaf") if number == 0 else f"level {number}"
         rows.append((name, format_count(len(switches)), below))
     rows.append((f"root{'s' if len(roots) > 1 else ''}", format_count(len(roots)), _first(roots)))
@@ -188,7 +196,7 @@ def _blocks(facts: Facts) -> str:
     if not facts.blocks:
         return ""
     full = [block for block in facts.blocks if block.hosts]
-    text = f"{format_count(len(full))} blocks of {_spread(len(one.hosts) for one in full)} hosts"
+    text = f"{plural(len(full), 'block')} of {_each((len(one.hosts) for one in full), 'host')}"
     empty = len(facts.blocks) - len(full)
     text += f", {format_count(empty)} empty" if empty else ""
     if facts.block_sizes:
@@ -208,7 +216,7 @@ def _places(facts: Facts) -> str:
         (
             f"tier {number}" + (" (nearest)" if number == 1 else ""),
             format_count(len(names)),
-            f"{_spread(names.values())} hosts",
+            _each(names.values(), "host"),
         )
         for number, names in sorted(tiers.items())
     ]

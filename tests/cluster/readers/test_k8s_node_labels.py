@@ -228,3 +228,23 @@ def test_a_list_too_large_says_how_to_make_it_smaller() -> None:
     with pytest.raises(InputError) as caught:
         read(text, "t.json")
     assert "--show-labels" in (caught.value.problems[0].remedy or "")
+
+
+def test_bare_tier_labels_are_tiers_from_1() -> None:
+    facts = _read({"tier-1": "leaf07", "tier-2": "spine02"})
+    assert facts.places is not None
+    assert facts.places[0].tiers == ("leaf07", "spine02")
+
+
+def test_a_vendors_tiers_win_over_bare_ones() -> None:
+    facts = _read({"tier-1": "gold", "fabric.topograph.run/tier-0": "leaf07"})
+    assert facts.places is not None
+    assert facts.places[0].tiers == ("leaf07",)
+
+
+def test_a_clique_wins_over_a_named_domain() -> None:
+    uuid = "11111111-0000-4000-8000-000000000001"
+    labels = {"nvidia.com/gpu.clique": f"{uuid}.7", "accelerator.topograph.run/domain": "rack7"}
+    facts = _read(labels)
+    assert facts.places is not None
+    assert facts.places[0].nvlink_domain == f"{uuid}.7"

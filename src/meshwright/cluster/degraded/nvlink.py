@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from meshwright.cluster.degraded.peers import PlaceOf, gpu_name, some
 from meshwright.cluster.facts import Facts, Gpu
-from meshwright.cluster.gpus import GpuModel, find_gpu
+from meshwright.cluster.gpus import GpuModel, common_gpu
 from meshwright.cluster.nvlink_shape import NvlinkShape, PairCounts, nvlink_shape, pair_counts
 from meshwright.findings import Finding, Number, Place, Severity
 
@@ -64,13 +64,7 @@ def _larger_counts(facts: Facts) -> PairCounts:
 
 def model_of(facts: Facts) -> GpuModel | None:
     """Return the model of the GPUs where the source names one that is known, for all the same."""
-    models = {gpu.model for gpu in facts.gpus or ()} - {None}
-    if len(models) != 1:
-        return None
-    try:
-        return find_gpu(str(models.pop()))
-    except KeyError:
-        return None
+    return common_gpu(gpu.model for gpu in facts.gpus or ())
 
 
 class _Box:

@@ -17,8 +17,8 @@ MAX_FILE_BYTES = 1 << 30
 """A topology file larger than this is refused: no fabric needs it."""
 MAX_SMALL_CHARACTERS = 64 << 20
 """Only listings of fabrics (``FABRIC_FORMATS``) may be larger than this."""
-MAX_LINE_BYTES = 4 << 20
-"""A longer line is refused; a list of 131,072 hosts, one by one, takes a third of it."""
+MAX_LINE_BYTES = 2 << 20
+"""A longer line is refused; a list of 131,072 hosts, one by one, takes three quarters of it."""
 MAX_DOCUMENT_LINE_BYTES = 16 << 20
 """The same for a file that starts with ``{``, ``[`` or ``<``: JSON and XML may be one line."""
 _CHUNK_BYTES = 1 << 20
@@ -89,7 +89,7 @@ def read_topology(path: str | Path) -> Facts:
         if reader.looks_like(text):
             return reader.read(text, name)
     message = "not recognised as any topology format"
-    remedy = f"formats read so far: {', '.join(FORMATS)}"
+    remedy = f"meshwright topo --help names the {len(FORMATS)} formats that are read"
     if large:
         message = f"is larger than {MAX_SMALL_CHARACTERS >> 20} MiB and no listing of a fabric"
         remedy = f"formats read at this size: {', '.join(FABRIC_FORMATS)}"
@@ -114,6 +114,8 @@ def _read_text(path: Path, name: str) -> str:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(Problem(Place(name), f"cannot be read: {reason}")) from None
+    except ValueError:
+        raise InputError(Problem(Place(name), "no file can have this name")) from None
     if not raw.strip():
         raise InputError(Problem(Place(name, 1, 1), "is empty"))
     return raw.decode("utf-8-sig", errors="replace")

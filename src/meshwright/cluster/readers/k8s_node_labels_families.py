@@ -74,6 +74,7 @@ _FAMILIES = (
         switches=True,
     ),
     _numbered("topology.nebius.com/tier-", 1),
+    _numbered("tier-", 1),
     Family(((f"{_GOOGLE}subblock",), (f"{_GOOGLE}block",)), ("sub_block", "block"), whole=True),
     Family(
         (
