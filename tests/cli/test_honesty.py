@@ -86,13 +86,12 @@ def test_keys_without_effect_are_listed(job):
     document, _ = mapped(
         job(
             "cluster: dgx-h100 x 2\nlayout: {tp: 8, shard_degree: 2, sharding: zero1}\n"
-            "moe: {imbalance: 1.5}\nplacement: {launcher: torchrun}\ntraining: {optimizer: adam}\n"
+            "placement: {launcher: torchrun}\ntraining: {overlap_p2p: true}\n"
         )
     )
     keys = finding_of(document, "job/keys-without-effect")["numbers"]["keys"]
     assert keys == [
-        "moe.imbalance",
-        "training.optimizer",
+        "training.overlap_p2p",
         "placement.launcher",
         "layout.shard_degree",
     ]

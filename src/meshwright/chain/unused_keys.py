@@ -9,12 +9,7 @@ from meshwright.job.layout import Layout
 
 _NOT_YET = (
     "layout.kv_replication",
-    "moe.imbalance",
-    "training.optimizer",
-    "training.overlap_grad_reduce",
-    "training.overlap_param_gather",
     "training.overlap_p2p",
-    "training.tp_comm_overlap",
     "placement.launcher",
     "placement.command",
     "placement.env",

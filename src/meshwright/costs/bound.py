@@ -66,8 +66,10 @@ def _share_s(one: Collective, route: AxisRoute, link: int, fabric: Fabric) -> fl
         return 0.0
     pattern = next(p for p in route.patterns if p.pattern == pattern_of(one.op))
     factor = ring_factor(one.op, route.degree) if pattern.pattern == "ring" else 1.0
-    mine = float((one.bytes_by_stage * one.count_by_stage).max()) * factor
-    most = float(pattern.edge_bytes_by_stage.max())
+    # The bottleneck is on the stage with most; what its other collectives carry is of that stage.
+    stage = int(np.argmax(pattern.edge_bytes_by_stage))
+    mine = float(one.bytes_by_stage[stage] * one.count_by_stage[stage]) * factor
+    most = float(pattern.edge_bytes_by_stage[stage])
     capacity = fabric.links.classes[int(fabric.links.class_of_link[link])].capacity_bytes_per_s
     if most == 0 or not capacity:
         return 0.0

@@ -157,7 +157,8 @@ def _as_given(section: LayoutSection, framework: str) -> dict[str, Any]:
     """Return the fields that nothing else follows into, with their defaults."""
     return {
         "framework_version": _version(section, framework),
-        "sequence_parallel": bool(section.sequence_parallel),
+        # torchtitan's own default; elsewhere it is off unless asked for.
+        "sequence_parallel": _or(section.sequence_parallel, framework == "torchtitan"),
         "hierarchical_cp": section.hierarchical_cp or (),
         "stages": section.stages,
         "first_stage_layers": section.first_stage_layers,

@@ -38,6 +38,7 @@ def map_json(plan: Plan, *, list_links: bool = True) -> dict[str, Any]:
         "layout": layout_json(plan),
         "cluster": cluster_json(plan),
         "axes": [_axis(plan, index) for index in range(len(plan.routes))],
+        "unrouted": [_unrouted(one) for one in plan.unrouted],
         "links": _links(plan, list_links=list_links),
         "placement": _placement(plan),
         "reachability": _reachability(plan),
@@ -122,12 +123,35 @@ def sent_bytes(route: AxisRoute) -> float | None:
     if not known:
         return None
     totals = [one.sent_bytes_by_stage(route.degree) for one in known]
-    return float(sum(total.max() for total in totals if total is not None))
+    return float(np.max(sum(total for total in totals if total is not None)))
+
+
+def _unrouted(one: Collective) -> dict[str, Any]:
+    """Return a collective that loads no link of the report: small, or over groups not listed."""
+    size, count = one.bytes_by_stage, one.count_by_stage
+    known = size is not None and count is not None
+    return {
+        "axis": one.axis,
+        "op": one.op,
+        "phase": one.phase,
+        "what": one.what,
+        "bytes": float(size.max()) if known and size is not None else None,
+        "count_per_step": float(count.max()) if known and count is not None else None,
+        "reason": one.reason,
+    }
 
 
 def _collective(one: Collective, time_s: float | None, route: AxisRoute) -> dict[str, Any]:
     size, count = one.bytes_by_stage, one.count_by_stage
-    row: dict[str, Any] = {"op": one.op, "phase": one.phase, "what": one.what}
+    row: dict[str, Any] = {
+        "op": one.op,
+        "phase": one.phase,
+        "what": one.what,
+        "each": one.each,
+        "per": one.per,
+        "remark": one.remark,
+        "reason": one.reason,
+    }
     if size is None or count is None:
         return row | {
             "bytes": None,

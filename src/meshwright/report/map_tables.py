@@ -61,11 +61,17 @@ def axes_table(plan: Plan) -> str:
                 f"{format_count(route.num_groups)} × {format_count(route.degree)}",
                 _span(route),
                 _path(plan, index),
-                "not known" if sent is None else format_bytes(sent),
+                _sent_text(route, sent),
                 "-" if bound.bound_s is None else format_seconds(bound.bound_s),
             )
         )
     return table(("axis", "groups", "span", "path", "sent/step", "bound"), rows)
+
+
+def _sent_text(route: AxisRoute, sent: float | None) -> str:
+    if not route.collectives:
+        return "none"
+    return "not known" if sent is None else format_bytes(sent)
 
 
 def _path(plan: Plan, index: int) -> str:
@@ -74,6 +80,8 @@ def _path(plan: Plan, index: int) -> str:
     if kinds:
         return ", ".join(name for kind, name in KINDS.items() if kind in kinds)
     route = plan.routes[index]
+    if not route.collectives:
+        return "-"
     crossing = bool((route.islands() > 1).any())
     switched = (plan.fabric.nvlink_domain_of_slot[route.cells.slot] >= 0).all()
     parts = ["NVLink"] if switched and (route.cells.size > 1).any() else []

@@ -54,8 +54,13 @@ def _title(plan: Plan) -> str:
     name = outline.job.name if outline.model is not None else f"job {outline.job.name}"
     return (
         f"{name} on {format_count(layout.world_size)} GPUs ({cluster}): {degrees_text(layout)}, "
-        f"order {'-'.join(layout.order)}, {layout.framework}"
+        f"{_order_text(layout)}{layout.framework}"
     )
+
+
+def _order_text(layout: Layout) -> str:
+    """Return the order of the axes; a mesh of its own (MaxText) has another."""
+    return "" if layout.jax_mesh is not None else f"order {'-'.join(layout.order)}, "
 
 
 def _verdict(plan: Plan, groups: list[LinkGroup]) -> str:
@@ -68,7 +73,8 @@ def _verdict(plan: Plan, groups: list[LinkGroup]) -> str:
     if not plan.routes:
         return text
     users = {axis for group in groups if group.kind == "nic" for axis in group.load_by_axis}
-    crossing = [route for route in plan.routes if (route.islands() > 1).any()]
+    speaking = [route for route in plan.routes if route.collectives]
+    crossing = [route for route in speaking if (route.islands() > 1).any()]
     silent = [route.axis for route in crossing if route.axis not in users]
     if users:
         text += f" The network is used by {', '.join(axis_label(axis) for axis in sorted(users))}"
@@ -132,7 +138,7 @@ def _measure(plan: Plan, groups: list[LinkGroup]) -> str:
     sizes = [
         (int(np.max(one.bytes_by_stage)), one.op)
         for one in route.collectives
-        if one.bytes_by_stage is not None and one.op != "send"
+        if one.bytes_by_stage is not None and one.op != "send" and one.remark is None
     ]
     if not sizes:
         return ""

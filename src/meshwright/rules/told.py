@@ -57,12 +57,15 @@ def framework_notes(layout: Layout, given: str | None, place: PlaceOf) -> list[F
     findings = [] if given is None else _version_note(layout, given, place)
     if "framework" in layout.assumed or "framework_version" in layout.assumed:
         assumed = "framework and version are" if "framework" in layout.assumed else "the version is"
+        order = ""
+        if layout.jax_mesh is None:
+            order = f"; here the order is {'-'.join(layout.order)}, the first axis fastest"
         findings.append(
             _note(
                 "assumed/framework",
                 place("layout.framework"),
                 f"{assumed} not given: rules of {layout.framework_version} are applied. Rank order differs "
-                f"between frameworks and releases; here the order is {'-'.join(layout.order)}, the first axis fastest.",
+                f"between frameworks and releases{order}.",
                 "framework: …, framework_version: …, and order: as your release has it",
             )
         )
