@@ -1,4 +1,4 @@
-"""Counts the tests on captured and golden files and on real components; none may be skipped in CI."""
+"""Counts the tests on captured files, golden values, real components and originals; CI skips none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 _SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
-_MARKERS = ("captured", "golden", "components")
+_MARKERS = ("captured", "golden", "components", "oracles")
 _HANG_S = 240
 """A test that runs longer hangs: no test here takes a tenth of it, on however busy a machine."""
 
@@ -45,7 +45,7 @@ def _counts(config: pytest.Config) -> dict[str, dict[str, int]]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """Say how many tests read files of ../shared or started real components."""
+    """Say how many tests read files of ../shared, started real components or ran the originals."""
     for marker, count in _counts(config).items():
         terminalreporter.write_line(f"{marker}: {count['ran']} ran, {count['skipped']} skipped")
 
@@ -58,6 +58,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         required |= {"captured", "golden"}
     if os.environ.get("MESHWRIGHT_REQUIRE_COMPONENTS"):
         required.add("components")
+    if os.environ.get("MESHWRIGHT_REQUIRE_ORACLES"):
+        required.add("oracles")
     counts = _counts(session.config)
     if any(counts[marker]["skipped"] for marker in required):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -36,10 +36,20 @@ def test_layers_left_over():
     assert finding.severity is Severity.ERROR
     assert str(finding.place) == "layout.pp"
     assert "leave 3 over (28 = 5 × 5 + 3)" in finding.message
-    assert finding.numbers == {"layers": 28, "pp": 5, "vp": 1}
+    splits = [[5, 6, 6, 6, 5], [6, 6, 6, 5, 5]]
+    assert finding.numbers == {
+        "layers": 28,
+        "pp": 5,
+        "vp": 1,
+        "floor_total": 25,
+        "lost": 3,
+        "splits": splits,
+    }
     assert finding.remedy == (
-        "pp 1, 2, 4, 7, 14, 28, or an uneven stage map: stages: [5, 5, 6, 6, 6]"
+        "pp 1, 2, 4, 7, 14, 28, or an uneven stage map: stages: [5, 6, 6, 6, 5]"
     )
+    for split in splits:
+        assert _findings(num_layers=28, pp=5, dp=1, stages=tuple(split)) == []
     assert _findings(num_layers=28, pp=5, dp=1, stages=(5, 5, 6, 6, 6)) == []
 
 

@@ -14,7 +14,11 @@ import click
 COMMANDS = {
     "groups": "Members of every communication group of a job.",
     "map": "Which hardware paths each group uses, and how loaded every link is.",
-    "check": "Every rule of the rank grid that a layout breaks, and legal layouts nearby.",
+    "check": "Every rule that a layout breaks, memory included, and legal layouts nearby.",
+    "memory": "Memory by stage and worst rank: does it fit, and the cheapest fix.",
+    "batch": "Batch figures from any that suffice, and the idle share of the pipeline.",
+    "model": "Shape, parameters and FLOPs of a model; what share of a GPU's peak a rate is.",
+    "rules": "Every rule with its source and versions; what one means.",
     "topo": "Read topology files: what is there, and what is wrong with it.",
     "capture": "What this node has, into one file that topo reads.",
 }

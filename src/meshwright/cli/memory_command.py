@@ -99,8 +99,9 @@ def _is_countable(outline: Outline) -> bool:
         raise InputError(Problem(outline.job.place("model"), message, remedy="model: llama3-8b"))
     layout = outline.layout
     degrees = (layout.tp, layout.cp, layout.pp, layout.dp, layout.ep, layout.etp, layout.edp)
-    others = [one for one in outline.findings if one.rule != "framework/not-modelled"]
-    return min(degrees) > 0 and not has_errors(others) and workload_of(outline) is not None
+    return (
+        min(degrees) > 0 and not has_errors(outline.findings) and workload_of(outline) is not None
+    )
 
 
 def _counted_page(

@@ -71,6 +71,8 @@ class LayoutSection(msgspec.Struct, frozen=True, kw_only=True):
     shard_degree: int | None = None
     distributed_optimizer_instances: int | None = None
     kv_replication: PositiveInt | None = None
+    vocab_divisible_by: PositiveInt | None = None
+    """What the vocabulary is padded to a multiple of, times tp (Megatron: 128)."""
     order: str | None = None
     framework: Framework | None = None
     framework_version: Annotated[str, AsWritten()] | None = None
@@ -100,6 +102,9 @@ class MoeSection(msgspec.Struct, frozen=True, kw_only=True):
     """Send full capacity whatever came (``--moe-pad-expert-input-to-capacity``)."""
     dispatch_dtype: Literal["bf16", "fp8"] | None = None
     """What tokens travel as to experts (results come back as activations are)."""
+    deepep_mode: Literal["normal", "low_latency"] | None = None
+    """DeepEP's kernels: those of training, or pure RDMA."""
+    deepep_buffer: Literal["legacy", "elastic"] | None = None
     overlap: Literal["none", "shared_expert", "microbatch"] | None = None
     """What dispatch runs beside (``--moe-shared-expert-overlap``, ``--overlap-moe-expert-parallel-comm``)."""
 
@@ -118,7 +123,7 @@ class BatchSection(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingSection(msgspec.Struct, frozen=True, kw_only=True):
     """``training``: precision, recompute, schedule and overlaps."""
 
-    precision: Literal["bf16", "fp16", "fp32", "fp8"] | None = None
+    precision: Literal["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"] | None = None
     gradient_dtype: Literal["fp32", "bf16", "fp16"] | None = None
     optimizer: str | None = None
     recompute: Literal["none", "selective", "full"] | None = None

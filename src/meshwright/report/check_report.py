@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshwright.chain.judge import Judgement
 from meshwright.chain.nearest import NearLayout
 from meshwright.chain.outline import Outline
 from meshwright.findings import Severity, by_severity
@@ -13,35 +14,34 @@ from meshwright.report.text import counted, findings_text, paragraph
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/check/1"
-_NOT_CHECKED = (
-    "heads",
-    "vocabulary",
-    "sequence length",
-    "interleaving by microbatches",
-    "dispatchers and kernels",
-    "memory",
-)
+_LISTED_STAGES = 64
 
 
-def check_json(outline: Outline, nearest: list[NearLayout]) -> dict[str, Any]:
+def check_json(outline: Outline, judgement: Judgement, nearest: list[NearLayout]) -> dict[str, Any]:
     """Return the document of ``check --json``."""
     return {
         "schema": SCHEMA,
         "job": outline.job.name,
         "world_size": outline.layout.world_size,
+        "framework_version": outline.layout.framework_version,
         "valid": outline.is_legal,
-        "checked": ["grid", "layers by stage", "experts by ep", "batch"],
-        "not_checked": list(_NOT_CHECKED),
+        "checked": list(judgement.checked),
+        "not_checked": list(judgement.not_checked),
+        "stages": None if judgement.stages is None else list(judgement.stages),
         "nearest": [one.degrees for one in nearest],
         "findings": [finding.to_json() for finding in by_severity(outline.findings)],
-        "origin": {"valid": Origin.MODELLED.value, "nearest": Origin.MODELLED.value},
+        "origin": {
+            "valid": Origin.MODELLED.value,
+            "nearest": Origin.MODELLED.value,
+            "stages": Origin.MODELLED.value,
+        },
     }
 
 
-def check_text(outline: Outline, nearest: list[NearLayout]) -> str:
+def check_text(outline: Outline, judgement: Judgement, nearest: list[NearLayout]) -> str:
     """Return the page of ``check``."""
     layout = outline.layout
-    verdict = "this layout forms its groups" if outline.is_legal else "this layout will not run"
+    verdict = "this layout passes" if outline.is_legal else "this layout will not run"
     parts = [
         paragraph(f"{counted(outline.findings)}: {verdict} on {layout.framework_version}"),
         paragraph(
@@ -51,16 +51,20 @@ def check_text(outline: Outline, nearest: list[NearLayout]) -> str:
     ]
     text = findings_text(outline.findings, *Severity)
     parts += [text] if text else []
+    if judgement.stages is not None and 1 < len(judgement.stages) <= _LISTED_STAGES:
+        parts.append(paragraph(f"Layers by stage: {', '.join(map(str, judgement.stages))}."))
     if nearest:
         parts.append(
             paragraph(
-                "nearest layouts that pass these rules: " + " · ".join(one.text for one in nearest)
+                "Nearest layouts that pass every rule: " + " · ".join(one.text for one in nearest)
             )
         )
-    parts.append(
-        paragraph(
-            "Checked: the rank grid, layers by stage, experts by ep, batch. Not checked yet: "
-            f"{', '.join(_NOT_CHECKED)}."
+    elif not outline.is_legal:
+        parts.append(
+            paragraph("No layout with at most two degrees changed passes on as many ranks.")
         )
-    )
+    checked = f"Checked: {', '.join(judgement.checked)}."
+    if judgement.not_checked:
+        checked += f" Not checked: {', '.join(judgement.not_checked)}."
+    parts.append(paragraph(checked))
     return "\n\n".join(parts)

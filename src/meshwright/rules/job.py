@@ -1,118 +1,87 @@
-"""Rules that need the model or the batch beside the layout."""
+"""Rules that need the model, the batch or the hardware beside the layout."""
 
 from __future__ import annotations
 
-from meshwright.findings import Finding, Severity
-from meshwright.job.batch import Batch
-from meshwright.job.layout import Layout
-from meshwright.job.model import Model
-from meshwright.job.stages import layers_by_stage
-from meshwright.rules.arithmetic import divisors, nearest_divisors, shown_list
-from meshwright.rules.registry import RuleContext
+import dataclasses
+from collections.abc import Iterator
 
-_MOST_STAGES = 64
-"""More stages than this are not proposed."""
+from meshwright.findings import Finding
+from meshwright.job.batch import Batch, implied_dp
+from meshwright.job.model import Model
+from meshwright.job.sections import BatchSection
+from meshwright.rules.arithmetic import divisors, nearest_values
+from meshwright.rules.experts import EXPERT_RULES, experts_divide
+from meshwright.rules.heads import HEAD_RULES
+from meshwright.rules.kernels import KERNEL_RULES
+from meshwright.rules.pipeline import PIPELINE_RULES, layers_divide
+from meshwright.rules.precision import PRECISION_RULES
+from meshwright.rules.registry import Rule, RuleContext, Violation, rule, run_rules
+from meshwright.rules.sequence import SEQUENCE_RULES
+from meshwright.rules.vocabulary import VOCABULARY_RULES
+
+_CALCULATOR = "NVIDIA/Megatron-LM megatron/core/num_microbatches_calculator.py"
+
+
+@rule(
+    "batch/contradiction",
+    source=f"{_CALCULATOR}; deepspeedai/DeepSpeed runtime/config.py; NVIDIA-NeMo/Automodel#2575",
+)
+def batch_contradiction(context: RuleContext) -> Iterator[Violation]:
+    """The batch figures given can all hold: global_batch = micro_batch × num_microbatches × dp."""
+    batch, layout = context.batch, context.layout
+    if batch is None or layout.dp < 1:
+        return
+    for reason in batch.contradictions:
+        yield Violation(
+            "batch",
+            f"{reason} (dp {layout.dp}).",
+            {"dp": layout.dp},
+            _remedy(batch.given, layout.dp),
+        )
+
+
+def _remedy(figures: BatchSection, dp: int) -> str:
+    """Return the nearest figures that hold."""
+    implied = implied_dp(figures)
+    if implied is not None and implied != dp:
+        return f"dp: {implied}, or leave one of the figures out"
+    micro = figures.micro_batch or figures.local_batch or 1
+    if figures.global_batch is not None:
+        block = micro * dp
+        below = figures.global_batch // block * block
+        near = " or ".join(str(one) for one in (below, below + block) if one > 0)
+        legal = [
+            one
+            for one in divisors(figures.global_batch // dp or 1)
+            if figures.global_batch % dp == 0
+        ]
+        also = f", or micro_batch: {nearest_values(legal, micro)}" if legal else ""
+        return f"global_batch: {near}{also}"
+    return "global_batch = micro_batch × num_microbatches × dp: leave one of them out"
+
+
+OUTLINE_RULES: tuple[Rule, ...] = (layers_divide, experts_divide, batch_contradiction)
+"""Without these there is no stage, expert or microbatch to speak of: every command runs them."""
+
+JOB_RULES: tuple[Rule, ...] = (
+    *HEAD_RULES,
+    *VOCABULARY_RULES,
+    *PRECISION_RULES,
+    *SEQUENCE_RULES,
+    *EXPERT_RULES,
+    *PIPELINE_RULES,
+    *KERNEL_RULES,
+    batch_contradiction,
+)
+"""All rules of a job besides those of the grid and of memory."""
 
 
 def check_job_rules(context: RuleContext, model: Model | None, batch: Batch) -> list[Finding]:
-    """Return the findings on layers by stage and on the batch."""
-    layout = context.layout
-    findings: list[Finding] = []
-    if model is not None and layout.pp >= 1 and layout.vp >= 1:
-        findings += _layers(context, model)
-    if model is not None and layout.ep > 1:
-        findings += _experts(context, model)
-    if batch.contradiction is not None and layout.dp > 0:
-        findings.append(
-            Finding(
-                "batch/contradiction",
-                Severity.ERROR,
-                context.place("batch"),
-                f"{batch.contradiction} (dp {layout.dp}).",
-                {"dp": layout.dp},
-                "global_batch = micro_batch × num_microbatches × dp: leave one of them out",
-            )
-        )
-    return findings
+    """Return the findings on layers by stage, experts and the batch (``OUTLINE_RULES``)."""
+    return run_rules(OUTLINE_RULES, dataclasses.replace(context, model=model, batch=batch))
 
 
-def _experts(context: RuleContext, model: Model) -> list[Finding]:
-    """Experts are divided evenly over ep; a model without experts has nothing to divide."""
-    ep = context.layout.ep
-    if model.experts and model.experts % ep == 0:
-        return []
-    if not model.experts:
-        message, remedy = f"ep {ep}, and {model.name} has no experts.", "leave ep out"
-    else:
-        message = f"{model.experts} experts over ep {ep} leave {model.experts % ep} over."
-        remedy = f"ep: {nearest_divisors(model.experts, ep)}"
-    return [
-        Finding(
-            "experts/divide-ep",
-            Severity.ERROR,
-            context.place("layout.ep"),
-            message,
-            {"experts": model.experts, "ep": ep},
-            remedy,
-        )
-    ]
-
-
-def _layers(context: RuleContext, model: Model) -> list[Finding]:
-    layout = context.layout
-    if layers_by_stage(layout, model.num_layers) is not None:
-        return []
-    key = "stages" if layout.stages is not None else next(iter(_fixed_ends(layout)), "pp")
-    return [
-        Finding(
-            "pipeline/layers-divide",
-            Severity.ERROR,
-            context.place(f"layout.{key}"),
-            _why_layers(context, model.num_layers),
-            {"layers": model.num_layers, "pp": layout.pp, "vp": layout.vp},
-            _layers_remedy(context, model.num_layers),
-        )
-    ]
-
-
-def _fixed_ends(layout: Layout) -> dict[str, int]:
-    """Return the layers of the first and last stage, where they are given."""
-    ends = {
-        "first_stage_layers": layout.first_stage_layers,
-        "last_stage_layers": layout.last_stage_layers,
-    }
-    return {name: layers for name, layers in ends.items() if layers is not None}
-
-
-def _why_layers(context: RuleContext, num_layers: int) -> str:
-    layout = context.layout
-    if layout.stages is not None:
-        return (
-            f"stages {shown_list(layout.stages)} hold {sum(layout.stages)} layers on {len(layout.stages)} "
-            f"stages; the model has {num_layers} layers and pp is {layout.pp}."
-        )
-    if ends := _fixed_ends(layout):
-        listed = " and ".join(f"{name} {layers}" for name, layers in ends.items())
-        free = max(layout.pp - len(ends), 0)
-        chunks_of = f" into {layout.vp} equal chunks a stage" if layout.vp > 1 else " evenly"
-        return (
-            f"{listed} of {num_layers} layers leave {num_layers - sum(ends.values())} for {free} of "
-            f"{layout.pp} stages, which does not divide{chunks_of}."
-        )
-    chunks = layout.pp * layout.vp
-    interleaved = f" × {layout.vp} chunks" if layout.vp > 1 else ""
-    return (
-        f"{num_layers} layers over {layout.pp} stages{interleaved} leave {num_layers % chunks} over "
-        f"({num_layers} = {chunks} × {num_layers // chunks} + {num_layers % chunks})."
-    )
-
-
-def _layers_remedy(context: RuleContext, num_layers: int) -> str:
-    layout = context.layout
-    legal = [value for value in divisors(num_layers) if value <= _MOST_STAGES]
-    remedy = f"pp {', '.join(map(str, legal))}"
-    if layout.pp <= min(_MOST_STAGES, num_layers) and layout.vp == 1:
-        even, more = divmod(num_layers, layout.pp)
-        uneven = [even] * (layout.pp - more) + [even + 1] * more
-        remedy += f", or an uneven stage map: stages: {uneven}"
-    return remedy
+def check_rest(context: RuleContext) -> list[Finding]:
+    """Return the findings of ``JOB_RULES`` that ``check_job_rules`` does not give."""
+    outline = {one.id for one in OUTLINE_RULES}
+    return run_rules((one for one in JOB_RULES if one.id not in outline), context)

@@ -6,7 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
+from meshwright.job.model import Model
+from meshwright.job.sections import LayoutSection, MoeSection, TrainingSection
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What rules may know of a cluster. ``None``: not known, or not the same everywhere."""
+
+    gpus_per_host: int | None = None
+    domain_gpus: int | None = None
+    """GPUs of the smallest NVLink domain (or host without NVLink)."""
+    hosts_of_axis: Mapping[str, int] = field(default_factory=dict)
+    """Hosts that one group touches at most, by axis, where the placement is known."""
+    islands_of_axis: Mapping[str, int] = field(default_factory=dict)
+    """The same for NVLink domains (or hosts without NVLink)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +33,12 @@ class RuleContext:
     place: Callable[[str], Place] = field(default=lambda path: Place(subject=path))
     slots: int | None = None
     """GPUs of the cluster, where there is one."""
+    model: Model | None = None
+    batch: Batch | None = None
+    section: LayoutSection = field(default_factory=LayoutSection)
+    moe: MoeSection = field(default_factory=MoeSection)
+    training: TrainingSection = field(default_factory=TrainingSection)
+    hardware: Hardware | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +56,7 @@ Check = Callable[[RuleContext], Iterable[Violation]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One validity rule. ``frameworks`` empty: holds for all."""
+    """One validity rule. ``frameworks`` empty: holds for all; ``versions`` empty: all known here."""
 
     id: str
     severity: Severity
@@ -42,6 +64,7 @@ class Rule:
     frameworks: tuple[str, ...]
     check: Check
     summary: str
+    versions: str = ""
 
     def applies_to(self, layout: Layout) -> bool:
         """Tell whether the layout's framework knows the rule."""
@@ -66,11 +89,22 @@ def rule(
     source: str,
     severity: Severity = Severity.ERROR,
     frameworks: tuple[str, ...] = (),
+    versions: str = "",
 ) -> Callable[[Check], Rule]:
     """Make a rule of a check; the first line of its docstring is the rule's summary."""
 
     def make(check: Check) -> Rule:
         summary = (check.__doc__ or "").strip().splitlines()[0]
-        return Rule(rule_id, severity, source, frameworks, check, summary)
+        return Rule(rule_id, severity, source, frameworks, check, summary, versions)
 
     return make
+
+
+def run_rules(rules: Iterable[Rule], context: RuleContext) -> list[Finding]:
+    """Return the findings of all rules that the layout's framework knows, in their order."""
+    return [
+        finding
+        for one in rules
+        if one.applies_to(context.layout)
+        for finding in one.findings(context)
+    ]

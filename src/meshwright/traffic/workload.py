@@ -15,8 +15,8 @@ from meshwright.job.sections import LayoutSection, MoeSection, TrainingSection
 from meshwright.job.stages import layers_held
 
 Floats = NDArray[np.float64]
-ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 2}
-"""Activations and parameters on the wire (fp8 training still sends bf16 activations)."""
+ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 2, "mxfp8": 2, "nvfp4": 2}
+"""Activations and parameters on the wire (fp8 and fp4 training still send bf16 activations)."""
 V_SHAPED = frozenset(("zb-v", "zbv", "zbvzerobubble", "v-half", "v-min", "dualpipev"))
 """Schedules in which rank r holds the chunks r and 2p-1-r: the pipeline turns at the last rank."""
 OPPOSED = frozenset(("dualpipe", "chimera"))
