@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from cluster.degraded.maker import matrix
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.merge import MAX_GPUS, merge_cluster, parse_preset
 from meshwright.cluster.network import GraphNetwork, TieredNetwork
@@ -602,3 +603,43 @@ def test_a_long_chain_of_switches_is_read(folder: Path) -> None:
     # Every uplink of the chain carries the NICs of both hosts.
     assert set(fabric.network.cables.rate_bytes_per_s.tolist()) == {gb_per_s(800)}
     assert fabric.network.cables.tier.tolist().count(0) == 1
+
+
+# NICs that serve no GPU ------------------------------------------------------------------------
+
+
+def _storage_host(folder: Path) -> NodeSection:
+    """Write a host of two GPUs, each with its own NIC, and three NICs far from both."""
+    nics = [["PIX" if nic == gpu + 1 else "NODE" for nic in range(5)] for gpu in range(2)]
+    (folder / "storage.txt").write_text(matrix({(0, 1): "NV18"}, 2, nics))
+    return NodeSection(source="storage.txt", gpu="H100-SXM")
+
+
+@pytest.mark.parametrize(("preset", "leaves"), [("rail-optimized", 2), ("leaf-spine", 1)])
+def test_nics_that_serve_no_gpu_are_no_rails(folder: Path, preset: str, leaves: int) -> None:
+    fabric, findings = _merge(folder, node=_storage_host(folder), nodes=2, fabric=preset)
+    assert [nic.name for nic in fabric.node_types[0].nics] == [f"NIC{i}" for i in range(5)]
+    assert fabric.leaf_of_nic.tolist() == [-1, 0, leaves - 1, -1, -1] * 2
+    assert fabric.rail_of_nic.tolist() == [-1, 0, 1, -1, -1] * 2
+    assert fabric.network is not None
+    assert fabric.network.leaf_switches == leaves
+    (note,) = [one for one in findings if one.rule == "topology/nics-without-gpu"]
+    assert note.numbers == {"nics": 5, "left_out": 3, "names": ["NIC0", "NIC3", "NIC4"]}
+    assert "3 NICs of 5 in each host serve no GPU" in note.message
+
+
+def test_uplinks_of_a_tree_are_sized_by_nics_that_serve_gpus(folder: Path) -> None:
+    (folder / "two.conf").write_text(
+        "SwitchName=l0 Nodes=n0,n1\nSwitchName=l1 Nodes=n2,n3\nSwitchName=s Switches=l0,l1\n"
+    )
+    fabric, findings = _merge(folder, node=_storage_host(folder), fabric="two.conf")
+    assert "topology/nics-without-gpu" in [one.rule for one in findings]
+    assert fabric.leaf_of_nic.tolist() == [-1, 0, 0, -1, -1] * 2 + [-1, 1, 1, -1, -1] * 2
+    assert fabric.network is not None
+    # Two hosts below each leaf, two NICs of 50 GB/s each.
+    assert fabric.network.cables.rate_bytes_per_s.tolist() == [200e9, 200e9]
+
+
+def test_a_single_host_leaves_nothing_out_worth_a_note(folder: Path) -> None:
+    findings = _merge(folder, node=_storage_host(folder), nodes=1)[1]
+    assert "topology/nics-without-gpu" not in [one.rule for one in findings]

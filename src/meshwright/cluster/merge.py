@@ -16,8 +16,10 @@ import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.join.same_findings import folded
 from meshwright.cluster.merge_domains import domains_from_files, nvlink_domains
 from meshwright.cluster.merge_fabric import check_sources, fabric_facts
 from meshwright.cluster.merge_node import node_of_section
@@ -27,7 +29,7 @@ from meshwright.cluster.presets import NodePreset
 from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
-from meshwright.findings import Finding
+from meshwright.findings import Finding, Severity
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")
 _HOSTS_PER_UNIT = 32
@@ -63,7 +65,44 @@ def merge_cluster(
     wiring = _wiring(merge, hosts, source, fabric or FabricSection(), usual)
     domain, domain_names = nvlink_domains(merge, section, hosts)
     check_sources(merge, source)
-    return build_fabric(hosts, domain, domain_names, wiring), merge.findings
+    return build_fabric(hosts, domain, domain_names, wiring), folded(merge.findings, merge.facts)
+
+
+def merge_network(
+    section: ClusterSection, folder: Path, place: PlaceOf
+) -> tuple[Fabric, list[Finding]] | None:
+    """Return switches and hosts of a section that names a fabric's files and no node type.
+
+    Each host stands there with the adapters that the files show and one GPU; a finding says so.
+    ``None`` where no file joins hosts. Raises ``InputError`` as ``merge_cluster`` does.
+    """
+    merge = Merge(folder, place)
+    fabric = section.fabric
+    if isinstance(fabric, str):
+        fabric = _fabric_text(merge, fabric)
+    if fabric is None or fabric.source is None:
+        return None
+    facts = fabric_facts(merge, fabric.source)
+    if not facts.hosts:
+        return None
+    made, found = fabric_of_facts(facts)
+    message = (
+        "the cluster file names no node type, so GPUs, NVLink and PCIe are unknown: switches and "
+        f"hosts of {Path(facts.path).name} are shown, each host with its adapters and counted as one GPU"
+    )
+    remedy = "node: dgx-h100 (a preset), or node: {from: topo.txt}; a job needs it"
+    merge.findings.append(
+        Finding(
+            "topology/node-unknown",
+            Severity.WARNING,
+            place("node"),
+            message,
+            {"hosts": made.num_hosts},
+            remedy,
+        )
+    )
+    check_sources(merge, facts)
+    return made, folded([*merge.findings, *found], merge.facts)
 
 
 def _fabric_text(merge: Merge, text: str) -> FabricSection:

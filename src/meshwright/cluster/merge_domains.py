@@ -10,8 +10,9 @@ import numpy as np
 from meshwright.cluster.build import HostSet
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.keys import HostNames, named_domain
-from meshwright.cluster.join.kinds import by_domain, has_domains
+from meshwright.cluster.join.kinds import by_domain, has_domains, is_host
 from meshwright.cluster.merging import Merge
+from meshwright.cluster.rack_scale import domain_unknown, rack_scale, rack_scale_name
 from meshwright.cluster.sections import ClusterSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
 
@@ -76,6 +77,7 @@ def _domains_by_order(
     """Join hosts in the given order, as many as the node type says; ``None``: each alone."""
     joined = hosts.types[0].nvlink_domain_hosts
     if joined == 1:
+        _domains_unknown(merge, hosts)
         return None, None
     domain = np.arange(len(hosts.names), dtype=np.int32) // joined
     if not isinstance(hosts.names, NumberedNames):
@@ -86,6 +88,17 @@ def _domains_by_order(
             'nvlink_domains: {rack01: "rack01-tray[01-18]", …}',
         )
     return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
+
+
+def _domains_unknown(merge: Merge, hosts: HostSet) -> None:
+    """Warn where hosts may be trays of a rack, and nothing says which belong together."""
+    node = hosts.types[0]
+    if len(hosts.names) < 2 or not any(node.on_switch()):
+        return
+    facts = next((one for one in merge.facts if is_host(one) and rack_scale(one)), None)
+    if facts is not None or rack_scale_name(node.gpu):
+        place = merge.place("nvlink_domains")
+        merge.findings.append(domain_unknown(place, facts, len(hosts.names)))
 
 
 def domains_from_files(merge: Merge, sources: HostList) -> dict[str, list[str]]:

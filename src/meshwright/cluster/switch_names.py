@@ -1,10 +1,19 @@
-"""Names of hosts and switches that follow from their numbers, made when asked for."""
+"""Names of hosts and switches: short ones, and those that follow from numbers, made when asked for."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import overload
+
+_MANAGED = re.compile(r"MF0;(?P<name>[^:;]+):[^:;/]+/U[0-9]+\Z")
+
+
+def short_name(name: str) -> str:
+    """Return what people call a managed switch: ``LEAF-1`` of ``MF0;LEAF-1:MQM9700/U1``."""
+    match = _MANAGED.match(name)
+    return match["name"] if match else name
 
 
 class MadeNames(Sequence[str]):

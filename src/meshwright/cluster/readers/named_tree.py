@@ -15,8 +15,8 @@ from meshwright.documents import Node, SequenceNode
 from meshwright.errors import InputError
 from meshwright.findings import Finding, Place
 
-MAX_NAMES = 2_000_000
-"""Names all hostlists of a file may stand for together."""
+MAX_NAMES = 300_000
+"""Names all hostlists of a file may stand for together: four tiers of 65,536 hosts and more."""
 
 
 class Hostlists:

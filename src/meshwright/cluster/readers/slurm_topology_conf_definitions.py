@@ -14,8 +14,8 @@ from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.cluster.readers.slurm_topology_conf_lines import Line, read_pairs
 from meshwright.findings import Finding, Number, Place, Severity
 
-_MAX_NAMES = 2_000_000
-"""Names all hostlists of a file may stand for together."""
+_MAX_NAMES = 300_000
+"""Names all hostlists of a file may stand for together: four tiers of 65,536 hosts and more."""
 _KEYS = {
     "switchname": {"switches", "nodes", "linkspeed"},
     "blockname": {"nodes"},
