@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +76,11 @@ def command(
     _check_question(question)
     if files.count("-") > 1 or ("-" in files and write is not None):
         raise click.UsageError("- (standard input) stands once, and not with --write")
-    for path in (write, slurm):
-        if path is not None:
-            check_new_file(path)
+    outputs = [path for path in (write, slurm) if path is not None]
+    for path in outputs:
+        check_new_file(path)
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        raise click.UsageError("--write and --slurm name one file: give two")
     told = [path for path in files if path != "-" and is_cluster_file(path)]
     if told:
         if len(files) > 1 or write is not None or any(question.values()):
@@ -99,7 +102,9 @@ def _cluster(path: str, slurm: str | None, *, full: bool, as_json: bool) -> None
     cluster = load_cluster(Path(path), needs_node=False)
     findings = [*cluster.findings]
     if slurm is not None:
-        findings += _write_slurm(cluster.fabric, slurm)
+        text, found = _slurm_text(cluster.fabric)
+        findings += found
+        _write(slurm, text)
     if as_json:
         print_json(cluster_report_json(cluster, path, findings, full=full))
     else:
@@ -126,9 +131,13 @@ def _sources(
     choice = _answer(question, sources)
     view = topo_view(sources, choice, _allocation(question, sources))
     write, slurm = outputs
+    tree = None
+    if slurm is not None:  # what cannot be made is refused before anything is written
+        tree, found = _slurm_text(view.fabric())
+        view = view.with_findings(found)
     wrote = [write_cluster(sources, write)] if write is not None else []
-    if slurm is not None:
-        view = view.with_findings(_write_slurm(view.fabric(), slurm))
+    if slurm is not None and tree is not None:
+        _write(slurm, tree)
         wrote.append(f"Wrote {slurm}.")
     if as_json:
         print_json(topo_json(view, full=full))
@@ -137,15 +146,18 @@ def _sources(
     finish(view.findings)
 
 
-def _write_slurm(fabric: Fabric, path: str) -> list[Finding]:
-    """Write a topology.conf; return what it cannot say."""
-    from meshwright.report.new_file import new_file
+def _slurm_text(fabric: Fabric) -> tuple[str, list[Finding]]:
+    """Return a topology.conf, and what it cannot say."""
     from meshwright.report.slurm_topology import slurm_topology
 
-    text, findings = slurm_topology(fabric)
+    return slurm_topology(fabric)
+
+
+def _write(path: str, text: str) -> None:
+    from meshwright.report.new_file import new_file
+
     with new_file(path) as file:
         file.write(text.encode())
-    return findings
 
 
 def _check_question(question: dict[str, Any]) -> None:

@@ -57,7 +57,11 @@ def merge_cluster(
     fabric = section.fabric
     if isinstance(fabric, str):
         fabric = _fabric_text(merge, fabric)
-    source = fabric_facts(merge, fabric.source) if fabric and fabric.source else None
+    source = (
+        fabric_facts(merge, fabric.source)
+        if fabric is not None and fabric.source is not None
+        else None
+    )
     names = _host_names(merge, section, source, node)
     if len(names) * node.num_gpus > MAX_GPUS:
         raise merge.fail("nodes", f"{len(names):,} hosts of {node.num_gpus:,} GPUs are too many")

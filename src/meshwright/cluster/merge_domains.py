@@ -11,6 +11,7 @@ from meshwright.cluster.build import HostSet
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.keys import HostNames, named_domain
 from meshwright.cluster.join.kinds import by_domain, has_domains, is_host
+from meshwright.cluster.join.said import some
 from meshwright.cluster.merging import Merge
 from meshwright.cluster.rack_scale import domain_unknown, rack_scale, rack_scale_name
 from meshwright.cluster.sections import ClusterSection, HostList
@@ -38,6 +39,7 @@ def nvlink_domains(
             )
         domain[present] = len(names)
         names.append(name)
+    _unknown_members(merge, named, members, position)
     alone = np.flatnonzero(domain < 0)
     domain[alone] = len(names) + np.arange(len(alone))
     left = [hosts.names[host] for host in alone.tolist()]
@@ -52,6 +54,30 @@ def nvlink_domains(
             hosts=len(left),
         )
     return domain, names + left
+
+
+def _unknown_members(
+    merge: Merge,
+    named: dict[str, HostList],
+    members: dict[str, list[str]],
+    position: dict[str, int],
+) -> None:
+    """Say which hosts of domains written by hand are not in the cluster: a rack may be misspelt.
+
+    Files may well name more racks than the job's hosts.
+    """
+    if set(named) == {"from"}:
+        return
+    for name, hosts in members.items():
+        lost = [host for host in hosts if host not in position]
+        if lost and len(lost) == len(hosts):
+            merge.warn(
+                "topology/domain-hosts-unknown",
+                f"nvlink_domains.{name}",
+                f"no host of NVLink domain {name} is in the cluster ({some(lost)})",
+                "compare the spelling with hosts:, or leave the domain out",
+                hosts=len(lost),
+            )
 
 
 def _members(

@@ -57,13 +57,15 @@ class Merge:
     def read_all(self, sources: HostList, key: str) -> list[Facts]:
         """Read one file or each of a list; an empty list and a file named twice are refused."""
         names = [sources] if isinstance(sources, str) else list(sources)
-        if not names:
+        if not names or "" in names:
             raise self.fail(
                 key, "names no file", f"{key.rpartition('.')[2]}: a file, or a list of them"
             )
-        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        real = Counter(os.path.realpath(self.folder / name) for name in names)
+        twice = [name for name in names if real[os.path.realpath(self.folder / name)] > 1]
         if twice:
-            raise self.fail(key, f"names {twice[0]} twice")
+            same = " and ".join(dict.fromkeys(twice))
+            raise self.fail(key, f"names one file twice: {same}")
         return [self.read(name, key) for name in names]
 
     def has(self, source: str) -> bool:
@@ -88,6 +90,14 @@ class Merge:
         if twice:
             raise self.fail(key, f"hosts named twice: {', '.join(twice)}")
         return names
+
+    def warn(
+        self, rule: str, key: str, message: str, remedy: str | None = None, **numbers: object
+    ) -> None:
+        """Keep a warning."""
+        self.findings.append(
+            Finding(rule, Severity.WARNING, self.place(key), message, numbers, remedy)  # type: ignore[arg-type]
+        )
 
     def note(
         self, rule: str, key: str, message: str, remedy: str | None = None, **numbers: object

@@ -30,9 +30,10 @@ class MadeNames(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self.name(i) for i in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
             raise IndexError(index)
-        return self.name(index)
+        return self.name(place)
 
 
 class TierNames(MadeNames):

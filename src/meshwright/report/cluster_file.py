@@ -49,8 +49,13 @@ def write_cluster(sources: Sequence[Facts], path: str) -> str:
     head += [f"# {text}" for text in comments]
     if "node" not in document:
         head.append(_NO_NODE)
+    try:
+        content = ("\n".join(head) + "\n" + dump_yaml(document)).encode()
+    except UnicodeEncodeError:
+        names = "a file's name is no UTF-8 text, so a cluster file cannot name it: rename it"
+        raise UsageError(names) from None
     with new_file(path) as file:
-        file.write(("\n".join(head) + "\n" + dump_yaml(document)).encode())
+        file.write(content)
     open_ends = sum(text.startswith(_MISSING) for text in comments)
     left = "1 thing is" if open_ends == 1 else f"{open_ends} things are"
     more = f"; {left} not said by the files (its first lines say what)" if open_ends else ""

@@ -105,6 +105,8 @@ def read_topology(path: str | Path) -> Facts:
 def _read_text(path: Path, name: str) -> str:
     if name == STANDARD_INPUT:
         return _text_of(io.BytesIO(sys.stdin.buffer.read(MAX_FILE_BYTES + 1)), name)
+    if not name:
+        raise InputError(Problem(Place(subject="files"), "an empty name is no file"))
     try:
         if path.is_dir():
             raise InputError(Problem(Place(name), "is a directory, not a topology file"))
