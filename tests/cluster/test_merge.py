@@ -217,7 +217,7 @@ ASSUMED = {
     "fabric": ({"node": "dgx-h100", "nodes": 2}, ["assumed/fabric"]),
     "NVLink domains by order": (
         {"node": "gb200-nvl72", "hosts": "n[0-35]", "fabric": "rail-optimized"},
-        ["assumed/nvlink-domains"],
+        ["assumed/nvlink-domains", "topology/domain-hosts-unknown"],
     ),
     "hosts of no domain": (
         {
@@ -435,7 +435,7 @@ def test_a_node_of_several_files(folder: Path) -> None:
 
 NODE_LISTS = {
     "nothing": ((), "names no file"),
-    "twice": (("t.txt", "t.txt"), "names t.txt twice"),
+    "twice": (("t.txt", "t.txt"), "names one file twice: t.txt"),
     "no host among them": (("t.txt", "tree.conf"), "tree.conf is slurm_topology_conf"),
     "two hosts that differ": (("t.txt", "four.txt"), "describe 2 node types: "),
     "links only": (("l.txt",), "l.txt lists the links or access of GPUs"),

@@ -71,7 +71,7 @@ def _unknown_members(
     for name, hosts in members.items():
         lost = [host for host in hosts if host not in position]
         if lost and len(lost) == len(hosts):
-            merge.warn(
+            merge.note(
                 "topology/domain-hosts-unknown",
                 f"nvlink_domains.{name}",
                 f"no host of NVLink domain {name} is in the cluster ({some(lost)})",

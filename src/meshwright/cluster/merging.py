@@ -91,14 +91,6 @@ class Merge:
             raise self.fail(key, f"hosts named twice: {', '.join(twice)}")
         return names
 
-    def warn(
-        self, rule: str, key: str, message: str, remedy: str | None = None, **numbers: object
-    ) -> None:
-        """Keep a warning."""
-        self.findings.append(
-            Finding(rule, Severity.WARNING, self.place(key), message, numbers, remedy)  # type: ignore[arg-type]
-        )
-
     def note(
         self, rule: str, key: str, message: str, remedy: str | None = None, **numbers: object
     ) -> None:

@@ -55,8 +55,12 @@ def settle_homes(
     plugs: Sequence[Plug],
     leaves_of_host: Mapping[str, set[str]],
     unit_of_leaf: Mapping[str, int],
+    settled: Mapping[str, int],
 ) -> Homes:
-    """Return the unit of each host. Linear, but for sorting names where names must decide."""
+    """Return the unit of each host; ``settled`` has that of hosts of which it is known already.
+
+    Linear, but for sorting names where names must decide.
+    """
     home: dict[str, int] = {}
     tied: dict[str, tuple[int, ...]] = {}
     for host, leaves in leaves_of_host.items():
@@ -64,7 +68,9 @@ def settle_homes(
         most = max(counts.values())
         units = sorted(unit for unit, count in counts.items() if count == most)
         home[host] = units[0]
-        if len(units) > 1 and len(leaves) <= MAX_LEAVES_OF_HOST:
+        if host in settled:
+            home[host] = settled[host]
+        elif len(units) > 1 and len(leaves) <= MAX_LEAVES_OF_HOST:
             tied[host] = tuple(units)
     if not tied:
         return Homes(home)

@@ -28,6 +28,8 @@ class SmallUnits(msgspec.Struct, frozen=True):
 
     slot_of_leaf: dict[str, _Slot] = {}
     """Label of the unit and adapter for which a leaf of a swapped pair is taken."""
+    label_of_host: dict[str, int] = {}
+    """Label of the units of the hosts that are in doubt."""
     doubts: tuple[Doubt, ...] = ()
     unjudged: tuple[str, ...] = ()
     """Leaves of two cables which form no unit, or whose adapters hang on two leaves: perhaps as meant."""
@@ -168,6 +170,8 @@ class _Mixed:
         slot_of_leaf: dict[str, _Slot] = {}
         doubts: list[Doubt] = []
         for leaf, own in self._mixed.items():
+            if any(len(self._plugs_of[self._slot(plug)]) != 2 for plug in own):
+                continue
             slots = sorted({self._slot(plug) for plug in own}, key=self._order)
             pair = sorted(
                 {plug.leaf for slot in slots for plug in self._plugs_of[slot]},
@@ -184,7 +188,8 @@ class _Mixed:
             for leaf, own in self._mixed.items()
             if leaf not in slot_of_leaf and any(self._is_spread(self._slot(plug)) for plug in own)
         ]
-        return SmallUnits(slot_of_leaf, tuple(doubts), tuple(unjudged))
+        label_of_host = {host: self._homes[host] for doubt in doubts for host in doubt.hosts()}
+        return SmallUnits(slot_of_leaf, label_of_host, tuple(doubts), tuple(unjudged))
 
     def _fill(self, slot_of_leaf: dict[str, _Slot]) -> None:
         """Give the other leaves of units that were made by their hosts' names to these units."""
@@ -195,7 +200,8 @@ class _Mixed:
                 slot_of_leaf.setdefault(leaf, next(iter(slots)))
 
     def _is_spread(self, slot: _Slot) -> bool:
-        return len({plug.leaf for plug in self._plugs_of[slot]}) == 2
+        own = self._plugs_of[slot]
+        return len(own) == 2 and own[0].leaf != own[1].leaf
 
     def _order(self, slot: _Slot) -> tuple[NaturalKey, _Slot]:
         return min(natural(plug.host) for plug in self._plugs_of[slot]), slot
@@ -207,8 +213,6 @@ class _Mixed:
         if any(plug.host in self._doubled for slot in slots for plug in self._plugs_of[slot]):
             return False
         if not all(self._is_spread(slot) for slot in slots):
-            return False
-        if sum(len(self._plugs_of[slot]) for slot in slots) != 4:
             return False
         if own[0].host == own[1].host:
             # A host with two adapters on a leaf may be meant so: other units must tell.
