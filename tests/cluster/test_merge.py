@@ -217,7 +217,7 @@ ASSUMED = {
     "fabric": ({"node": "dgx-h100", "nodes": 2}, ["assumed/fabric"]),
     "NVLink domains by order": (
         {"node": "gb200-nvl72", "hosts": "n[0-35]", "fabric": "rail-optimized"},
-        ["assumed/nvlink-domains", "topology/domain-hosts-unknown"],
+        ["assumed/nvlink-domains"],
     ),
     "hosts of no domain": (
         {
@@ -226,7 +226,7 @@ ASSUMED = {
             "fabric": "rail-optimized",
             "nvlink_domains": {"r0": "n[0-1]", "elsewhere": "m[0-3]"},
         },
-        ["assumed/nvlink-domains"],
+        ["assumed/nvlink-domains", "topology/domain-hosts-unknown"],
     ),
     "first hosts": (
         {"node": "dgx-h100", "nodes": 3, "fabric": "tree.conf"},
