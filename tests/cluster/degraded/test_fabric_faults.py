@@ -174,6 +174,13 @@ def test_a_swap_is_never_laid_on_right_ports_alone(
     assert _belongs(bad, other, made.ports[other].leaf) in found.message
     # With three rails most cables of a host say where it belongs.
     assert rails == 2 or "alternatives" not in found.numbers
+    levels = derive_levels(bad.facts())
+    assert [one.rule for one in levels.findings] == ["topology/rail-miscabled"]
+    assert {leaf: str(rail) for leaf, rail in levels.rail_of_leaf.items()} == {
+        leaf: leaf[-1] for leaf in levels.unit_of_leaf
+    }
+    pairs = {(unit, leaf[5]) for leaf, unit in levels.unit_of_leaf.items()}
+    assert len(pairs) == len({unit for unit, _ in pairs}) == units
 
 
 def test_two_rails_swapped_between_units_are_told_by_names() -> None:
@@ -234,8 +241,8 @@ def test_one_cable_of_two_in_another_unit_is_told_by_the_number_of_hosts() -> No
     made = _named(made, {host: f"n{numbers[at]}" for at, host in enumerate(made.hosts())})
     either = _only(_replace(made, 3, leaf="leaf-1-1", leaf_port=20).facts(), "rail-miscabled")
     assert either.message == (
-        "a cable is on a wrong leaf: either host n2 mlx5_1 port 1 on leaf-1-1 port 20 belongs on leaf-0-1; or "
-        "host n2 mlx5_0 port 1 on leaf-0-0 port 2 belongs on leaf-1-0; the cables do not say which"
+        "a cable is on a wrong leaf: either host n2 mlx5_0 port 1 on leaf-0-0 port 2 belongs on leaf-1-0; or "
+        "host n2 mlx5_1 port 1 on leaf-1-1 port 20 belongs on leaf-0-1; the cables do not say which"
     )
 
 
