@@ -9,6 +9,8 @@ from meshwright.cluster.choose import Choice
 from meshwright.cluster.facts import Facts, Nic, nearest_nics
 from meshwright.cluster.join.all_sources import Joined
 from meshwright.cluster.join.host_groups import HostType
+from meshwright.cluster.join.host_places import names_of
+from meshwright.cluster.join.keys import guid_key
 from meshwright.cluster.join.kinds import is_host
 from meshwright.cluster.vendor import cell_text, maker_of
 from meshwright.findings import Finding, Number, Place, Severity
@@ -87,12 +89,28 @@ def _together(view: TopoView, *, full: bool) -> dict[str, Any]:
         every = [one for values in given for one in values]
         if name in ("hosts", "numa_nodes"):
             every = list(dict.fromkeys(every))
+        if name == "hosts":
+            every = _one_spelling(view, every)
+        if name == "nics":
+            every = _one_a_guid(every)
         result[name] = _cut(every, full=full) if given else None
     near = [facts for facts in view.parts if nearest_nics(facts) is not None]
     # GPU numbers of two hosts would mix: with several matrices each stands with its own source.
     nearest = _nearest(near[0]) if len(near) == 1 else (None, None)
     result["nearest_nic"], result["nearest_class"] = nearest
     return result
+
+
+def _one_spelling(view: TopoView, hosts: list[str]) -> list[str]:
+    """Return each host once, where sources spell it with its domain and without."""
+    names = names_of(view.sources)
+    return list({names.key(host): names.spelled(host) for host in hosts}.values())
+
+
+def _one_a_guid(nics: list[Nic]) -> list[Nic]:
+    """Return adapters of a fabric only where no file of a host has them: parts stand hosts first."""
+    guids = {guid_key(nic.guid) for nic in nics if nic.pci and nic.guid}
+    return [nic for nic in nics if nic.pci or guid_key(nic.guid) not in guids]
 
 
 def _choice_json(choice: Choice) -> dict[str, Any]:

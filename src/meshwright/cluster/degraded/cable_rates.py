@@ -64,7 +64,7 @@ def cable_rate_findings(facts: Facts, cabling: Cabling, levels: SwitchLevels) ->
         for run in _slow(group, own):
             odd[run.low.owner].append(run)
             rates[run.low.owner] = Counter(one.rate for one in group)
-    # iblinkinfo itself names the ports that could run faster; a cable has up to two.
+    # iblinkinfo's reader counts the cables that could run faster itself.
     below = [one for one in facts.findings if one.rule == "topology/link-below-capability"]
     told = sum(int(str(one.numbers["count"])) for one in below)
     if told >= sum(map(len, odd.values())):

@@ -13,6 +13,7 @@ import msgspec
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.adapter_hosts import named_by_captures
 from meshwright.cluster.join.fabric_files import merge_fabric
+from meshwright.cluster.join.host_by_guid import hosts_by_guid
 from meshwright.cluster.join.host_groups import HostType, join_hosts
 from meshwright.cluster.join.host_places import (
     compare,
@@ -71,6 +72,7 @@ def join_sources(sources: Sequence[Facts]) -> Joined:
     tree, tree_findings = network_tree(placing)
     names = names_of(ordered)
     listing, join, found = named_by_captures(fabric.facts, own, names)
+    by_guid, told_by_guid = hosts_by_guid(listing, own)
     said = hosts_said(listing, ordered, names)
     compared, differences = compare(said, names)
     return Joined(
@@ -80,8 +82,15 @@ def join_sources(sources: Sequence[Facts]) -> Joined:
         places=tuple(facts for facts in placing if facts.places or facts.blocks),
         apart=(*hosts.apart, *fabric.apart),
         said=tuple(said),
-        joins=(*hosts.joins, *fabric.joins, *join, *compared),
-        findings=(*hosts.findings, *fabric.findings, *tree_findings, *found, *differences),
+        joins=(*hosts.joins, *fabric.joins, *join, *by_guid, *compared),
+        findings=(
+            *hosts.findings,
+            *fabric.findings,
+            *tree_findings,
+            *found,
+            *told_by_guid,
+            *differences,
+        ),
     )
 
 
@@ -89,9 +98,24 @@ def hosts_said(fabric: Facts | None, sources: Sequence[Facts], names: HostNames)
     """Return what the cables say of hosts, then trees, labels and blocks, then captures."""
     said = [of_fabric(fabric, names)] if fabric is not None and is_fabric(fabric) else []
     placing = [facts for facts in in_order(sources) if _is_placing(facts) and not is_host(facts)]
-    said += [of_places(facts, names) for facts in placing if not is_fabric(facts)]
+    said += [of_places(facts, names) for facts in _together(placing) if not is_fabric(facts)]
     captures = of_captures([facts for facts in sources if is_host(facts)], names)
     return [*said, captures] if captures else said
+
+
+def _together(placing: Sequence[Facts]) -> list[Facts]:
+    """Return the sources, those that give one host a file (a driver's view) as one source."""
+    single = [facts for facts in placing if facts.format == "nvidia_smi_q_fabric"]
+    if len(single) < 2:
+        return list(placing)
+    first = single[0]
+    united = msgspec.structs.replace(
+        first,
+        path=f"{first.path} and {len(single) - 1} more",
+        hosts=tuple(dict.fromkeys(host for facts in single for host in facts.hosts or ())),
+        places=tuple(place for facts in single for place in facts.places or ()),
+    )
+    return [united, *(facts for facts in placing if facts.format != "nvidia_smi_q_fabric")]
 
 
 def says_hosts(facts: Facts) -> bool:
