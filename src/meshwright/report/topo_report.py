@@ -64,7 +64,7 @@ def topo_json(view: TopoView, *, full: bool) -> dict[str, Any]:
     document["joined"] = None if view.joined is None else joined_json(view.joined)
     document["choice"] = None if view.choice is None else _choice_json(view.choice)
     document["allocation"] = None if view.allocation is None else allocation_json(view.allocation)
-    told = [] if view.choice is None else [_choice_finding(view.choice)]
+    told = _told(view)
     document["findings"] = [finding.to_json() for finding in [*view.findings, *told]]
     document["origin"] = {
         "sources": Origin.PARSED.value,
@@ -72,6 +72,11 @@ def topo_json(view: TopoView, *, full: bool) -> dict[str, Any]:
         "allocation": Origin.MODELLED.value,
     }
     return document
+
+
+def _told(view: TopoView) -> list[Finding]:
+    """Return the reason of a choice as a note (the page prints it as its answer)."""
+    return [] if view.choice is None else [_choice_finding(view.choice)]
 
 
 def _domains(view: TopoView) -> list[dict[str, Any]] | None:
@@ -175,7 +180,10 @@ def _column(nic: Nic) -> int | str:
 def topo_text(view: TopoView) -> str:
     """Return the page of ``topo``: what is wrong, all files together, then each file shortly."""
     findings = view.findings
-    parts = [f"{counted(findings)}.", findings_text(findings, Severity.ERROR, Severity.WARNING)]
+    parts = [
+        f"{counted([*findings, *_told(view)])}.",
+        findings_text(findings, Severity.ERROR, Severity.WARNING),
+    ]
     if view.joined is None:
         facts = view.sources[0]
         parts.append(f"{facts.path}: {facts.format}\n{_counts(facts)}")
