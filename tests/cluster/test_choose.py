@@ -141,7 +141,25 @@ def test_what_cannot_be_divided() -> None:
         choose_groups(_read(box()), 3)
     with pytest.raises(UsageError, match="nothing to choose by"):
         choose_set(Facts(format="x", path="x.txt"), 1)
-    with pytest.raises(UsageError, match="more than 200,000 ways"):
-        choose_groups(_read(box(16), 16), 2)
-    with pytest.raises(UsageError, match="more than 200,000 sets"):
+    with pytest.raises(UsageError, match=r"groups of 2 in 316,234,143,225 ways.*--among"):
+        choose_groups(_read(box(24), 24), 2)
+    with pytest.raises(UsageError, match=r"2,704,156 sets of 12, more than the 200,000.*--among"):
         choose_set(_read(box(24), 24), 12)
+
+
+@pytest.mark.parametrize("count", [32, 48])
+def test_large_boxes_are_refused_by_formula(count: int) -> None:
+    facts = _read(box(64), 64)
+    for size in (2, 4, 8, 16, 32):
+        with pytest.raises(UsageError, match=r"over 10\^[0-9]+ ways"):
+            choose_groups(facts, size)
+    with pytest.raises(UsageError, match=r"over 10\^1[0-9] sets"):
+        choose_set(facts, count)
+
+
+def test_pairs_of_sixteen_are_divided_exactly() -> None:
+    # Each GPU has one near neighbour, eight further on.
+    cells = {(a, b): "PIX" if b - a == 8 else "SYS" for a, b in combinations(range(16), 2)}
+    choice = choose_groups(_read(cells, 16), 2)
+    assert choice.groups == tuple((at, at + 8) for at in range(8))
+    assert (choice.worst_class, choice.tried) == ("PIX", 2_027_025)

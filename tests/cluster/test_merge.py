@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from cluster.degraded.maker import matrix
+from meshwright.cluster import hostlist
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import MAX_GPUS, merge_cluster, parse_preset
+from meshwright.cluster.fabric_of_facts import fabric_of_facts
+from meshwright.cluster.facts import Facts, Nic
+from meshwright.cluster.merge import merge_cluster, merge_network, parse_preset
 from meshwright.cluster.network import GraphNetwork, TieredNetwork
+from meshwright.cluster.presets import node_from_preset, node_presets
 from meshwright.cluster.readers import read_topology
 from meshwright.cluster.sections import ClusterSection, FabricSection, NodeSection
+from meshwright.cluster.sizes import MAX_GPUS, too_large
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.units import gb_per_s, gbit_per_s
@@ -196,6 +201,102 @@ def test_a_long_list_with_a_repetition_is_refused_at_once(folder: Path) -> None:
 
 def test_size_limit_is_far_above_what_exists() -> None:
     assert MAX_GPUS >= 1_048_576
+
+
+def test_names_are_counted_before_they_are_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_item: object) -> list[str]:
+        raise AssertionError("a name was made")
+
+    monkeypatch.setattr(hostlist, "_expand_item", never)
+    for key in ("hosts", "allocation"):
+        problem = _refused(folder, node="dgx-h100", **{key: ("n[0-1999999]",) * 50})
+        assert problem.place == _place(key)
+        assert "'n[0-1999999]' stands for more than 2,097,152 names together" in problem.message
+
+
+def test_names_of_all_keys_are_counted_together(folder: Path) -> None:
+    named = {"r0": "n[0-2]", "r1": "m[1-2000000]", "r2": "o[1-2000000]"}
+    problem = _refused(folder, node="gb200-nvl72", hosts="n[0-2]", nvlink_domains=named)
+    assert problem.place == _place("nvlink_domains.r2")
+    assert "together with the hostlists before it" in problem.message
+
+
+def test_too_many_gpus_are_named_with_the_limit(folder: Path) -> None:
+    problem = _refused(folder, node="dgx-h100", nodes=131_073)
+    assert problem.place == _place("nodes")
+    assert problem.message == (
+        "131,073 hosts of 8 GPUs are too many: 1,048,584 GPUs, and a cluster has at most 1,048,576"
+    )
+    assert "131,072 hosts" in str(problem.remedy)
+    assert _refused(folder, node="dgx-h100", hosts="n[1-131073]").place == _place("hosts")
+
+
+@pytest.mark.parametrize(
+    ("node", "each"),
+    [
+        (NodeSection(gpus=1, nics=64), "64 NICs"),
+        (NodeSection(gpus=64, gpu="H100", nvlink="mesh"), "4,162 links"),
+    ],
+)
+def test_hosts_of_too_many_parts_are_refused(folder: Path, node: NodeSection, each: str) -> None:
+    problem = _refused(folder, node=node, nodes=MAX_GPUS // (node.gpus or 1))
+    assert problem.place == _place("nodes")
+    assert each in problem.message
+    most = int(str(problem.remedy).split()[2].replace(",", ""))
+    assert 1_000 < most < MAX_GPUS
+
+
+def test_files_with_many_hosts_and_one_of_many_adapters_are_refused() -> None:
+    # Every host has room for the adapters of the largest.
+    nics = tuple(Nic(at, f"mlx5_{at}", host="n0") for at in range(4096))
+    hosts = tuple(f"n{at}" for at in range(4096))
+    with pytest.raises(InputError, match="4,096 NICs") as caught:
+        fabric_of_facts(Facts(format="x", path="f.txt", hosts=hosts, nics=nics))
+    assert caught.value.problems[0].place == Place("f.txt")
+
+
+def test_every_preset_may_fill_the_largest_cluster() -> None:
+    for preset in node_presets():
+        node = node_from_preset(preset)
+        assert too_large(MAX_GPUS // node.num_gpus, node) is None
+
+
+@pytest.mark.parametrize(
+    ("fabric", "key"),
+    [
+        ({"hosts_per_unit": 1_000_000, "full_units": True, "planes": 8}, "fabric.hosts_per_unit"),
+        ({"hosts_per_unit": 10**12, "full_units": True}, "fabric.hosts_per_unit"),
+        ({"oversubscription": 0.1, "planes": 8}, "fabric"),
+    ],
+)
+def test_a_fabric_of_too_many_cables_is_refused(
+    folder: Path, fabric: dict[str, object], key: str
+) -> None:
+    nodes = 2 if key != "fabric" else 131_072
+    problem = _refused(folder, node="dgx-h100", nodes=nodes, fabric=FabricSection(**fabric))
+    assert problem.place == _place(key)
+    assert "cables between switches; at most" in problem.message
+
+
+def test_an_allocation_beside_files_alone_is_checked(folder: Path) -> None:
+    fabric = FabricSection(source="tree.conf")
+
+    def network(allocation: str) -> Problem:
+        section = ClusterSection(fabric=fabric, allocation=allocation)
+        with pytest.raises(InputError) as caught:
+            merge_network(section, folder, _place)
+        return caught.value.problems[0]
+
+    for allocation, message in (
+        ("n[2-1]", "runs backwards"),
+        ("n9", "1 of 1 hosts are not in tree.conf: n9"),
+        ("n1,n1", "hosts named twice: n1"),
+    ):
+        problem = network(allocation)
+        assert problem.place == _place("allocation")
+        assert message in problem.message
 
 
 # Assumptions --------------------------------------------------------------------------------------

@@ -210,14 +210,14 @@ def _one_host(sources: list[Facts]) -> tuple[Facts, Maker]:
 
 def _allocation(question: dict[str, Any], sources: list[Facts]) -> Allocation | None:
     """Return a job's hosts on the network, where they are given."""
-    from meshwright.cluster.allocation import allocation_of
+    from meshwright.cluster.allocation import MAX_HOSTS, allocation_of
     from meshwright.cluster.hostlist import expand_hostlist
 
     if question["allocation"] is None:
         return None
     words = question["allocation"].replace(",", " ").split()
     try:
-        hosts = expand_hostlist(",".join(words))
+        hosts = expand_hostlist(",".join(words), limit=MAX_HOSTS)
     except ValueError as error:
         raise click.UsageError(f"--allocation: {error}") from None
     return allocation_of(sources, hosts, question["segment"])

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import msgspec
 
+from meshwright.cluster.divide import MAX_STEPS, best_division, num_divisions, num_steps
 from meshwright.cluster.facts import PATH_CLASSES, Facts, nearest_nics
 from meshwright.cluster.join.host_devices import driver_numbers, is_numbered
 from meshwright.cluster.vendor import NVIDIA, Maker, maker_of
@@ -145,7 +146,10 @@ def choose_set(facts: Facts, count: int, among: Sequence[int] | None = None) -> 
         raise UsageError(f"{count} GPUs of {total} cannot be chosen")
     tried = math.comb(total, count)
     if tried > MAX_SETS:
-        raise UsageError(f"more than {MAX_SETS:,} sets of {count} out of {total} GPUs")
+        raise UsageError(
+            f"{total} GPUs have {_count(tried)} sets of {count}, more than the {MAX_SETS:,} that are "
+            "compared; name fewer GPUs with --among"
+        )
 
     def key(chosen: tuple[int, ...]) -> tuple[_Judged, int, int]:
         return pool.judge(chosen), pool.nic_rank(chosen), pool.num_numa(chosen)
@@ -163,25 +167,20 @@ def choose_groups(facts: Facts, size: int, among: Sequence[int] | None = None) -
     total = len(pool.positions)
     if size < 1 or total % size:
         raise UsageError(f"{total} GPUs cannot be divided into groups of {size}")
-    # Divisions of n things into m groups of k: the first thing's group, then the rest alike.
-    tried = math.prod(math.comb(left - 1, size - 1) for left in range(total, 0, -size))
-    if tried > MAX_SETS:
-        raise UsageError(f"more than {MAX_SETS:,} ways to divide {total} GPUs by {size}")
+    tried = num_divisions(total, size)
+    if num_steps(total, size) > MAX_STEPS:
+        raise UsageError(
+            f"{total} GPUs can be divided into groups of {size} in {_count(tried)} ways, too many to "
+            "compare; name fewer GPUs with --among"
+        )
 
-    def key(groups: tuple[tuple[int, ...], ...]) -> tuple[int, int, int, int]:
-        worst, links, classes = zip(*map(pool.judge, groups), strict=True)
-        return max(worst), sum(links), sum(classes), sum(map(pool.num_numa, groups))
+    def cost(group: tuple[int, ...]) -> tuple[int, tuple[int, int, int]]:
+        worst, links, classes = pool.judge(group)
+        return worst, (links, classes, pool.num_numa(group))
 
-    best = min(_divisions(tuple(pool.positions), size), key=key)
-    return pool.choice(best, tried)
+    return pool.choice(best_division(pool.positions, size, cost), tried)
 
 
-def _divisions(pool: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    if not pool:
-        yield ()
-        return
-    first, rest = pool[0], pool[1:]
-    for others in combinations(rest, size - 1):
-        left = tuple(gpu for gpu in rest if gpu not in others)
-        for division in _divisions(left, size):
-            yield ((first, *others), *division)
+def _count(number: int) -> str:
+    digits = int(math.log10(number))
+    return f"{number:,}" if digits < 12 else f"over 10^{digits}"

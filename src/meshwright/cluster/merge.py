@@ -18,15 +18,16 @@ from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.hostlist import Hostlists
 from meshwright.cluster.join.same_findings import folded
 from meshwright.cluster.merge_domains import domains_from_files, nvlink_domains
 from meshwright.cluster.merge_fabric import check_sources, fabric_facts
 from meshwright.cluster.merge_node import node_of_section
-from meshwright.cluster.merging import MAX_GPUS, Merge, PlaceOf
+from meshwright.cluster.merging import MAX_NAMED, Merge, PlaceOf
 from meshwright.cluster.node import NodeType
 from meshwright.cluster.presets import NodePreset
 from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
+from meshwright.cluster.sizes import too_large
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
 from meshwright.findings import Finding, Severity
@@ -63,8 +64,9 @@ def merge_cluster(
         else None
     )
     names = _host_names(merge, section, source, node)
-    if len(names) * node.num_gpus > MAX_GPUS:
-        raise merge.fail("nodes", f"{len(names):,} hosts of {node.num_gpus:,} GPUs are too many")
+    too_many = too_large(len(names), node)
+    if too_many is not None:
+        raise merge.fail("nodes" if section.nodes is not None else "hosts", *too_many)
     hosts = HostSet(names, (node,), np.zeros(len(names), dtype=np.int32))
     wiring = _wiring(merge, hosts, source, fabric or FabricSection(), usual)
     domain, domain_names = nvlink_domains(merge, section, hosts)
@@ -89,6 +91,9 @@ def merge_network(
     facts = fabric_facts(merge, fabric.source)
     if not facts.hosts:
         return None
+    if section.allocation is not None:
+        listed = _listed(merge, section.allocation, "allocation")
+        _inside(merge, listed, facts.hosts, ("allocation", Path(facts.path).name))
     made, found = fabric_of_facts(facts)
     message = (
         "the cluster file names no node type, so GPUs, NVLink and PCIe are unknown: switches and "
@@ -138,7 +143,7 @@ def _host_names(
     elif section.nodes is not None:
         names = NumberedNames("host", section.nodes)
     elif section.allocation is not None:
-        names = _listed(merge, section.allocation, "allocation")
+        return _listed(merge, section.allocation, "allocation")
     else:
         told = _domain_hosts(merge, section) or merge.captured
         names = told or NumberedNames("host", node.nvlink_domain_hosts)
@@ -154,7 +159,7 @@ def allocated(section: ClusterSection, fabric: Fabric) -> list[str] | None:
     if section.allocation is None:
         return None
     texts = [section.allocation] if isinstance(section.allocation, str) else section.allocation
-    names = [name for text in texts for name in expand_hostlist(text)]
+    names = Hostlists(MAX_NAMED).expand(*texts)
     return None if names == list(fabric.host_names) else names
 
 
@@ -263,4 +268,4 @@ def _wiring(
     if fabric.preset is None and fabric.radix is None and usual is not None:
         fabric = msgspec.structs.replace(fabric, radix=usual.radix)
     hosts_per_unit = usual.hosts_per_unit if usual else _HOSTS_PER_UNIT
-    return preset_wiring(kind, hosts, fabric, hosts_per_unit, merge.findings)
+    return preset_wiring(kind, hosts, fabric, hosts_per_unit, merge.findings, merge.place)

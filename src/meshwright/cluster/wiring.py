@@ -27,11 +27,13 @@ from meshwright.cluster.tier_findings import preset_findings
 from meshwright.cluster.tiers import (
     DEFAULT_RADIX,
     TierShape,
+    TooManyCablesError,
     fit_unit,
     plan_tiers,
     tiered_network,
 )
 from meshwright.cluster.trunks import trunk_cables
+from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 from meshwright.units import plural
@@ -81,14 +83,27 @@ def _serve_no_gpu(node: NodeType) -> Finding:
 
 
 def preset_wiring(
-    kind: str, hosts: HostSet, fabric: FabricSection, hosts_per_unit: int, findings: list[Finding]
+    kind: str,
+    hosts: HostSet,
+    fabric: FabricSection,
+    hosts_per_unit: int,
+    findings: list[Finding],
+    place: PlaceOf,
 ) -> Wiring:
-    """Return the wiring of a regular fabric; the r-th NIC of a host that serves GPUs is on rail r."""
+    """Return the wiring of a regular fabric; the r-th NIC of a host that serves GPUs is on rail r.
+
+    Raises ``InputError`` for a fabric of too many cables.
+    """
     named = fabric_of_preset(fabric)
     kind = named.preset or kind
     rates = [rate for rate in _serving_rates(hosts.types[0]) if rate]
     shape = _shape(kind, hosts, named, hosts_per_unit)
-    plan = plan_tiers(shape)
+    try:
+        plan = plan_tiers(shape)
+    except TooManyCablesError as error:
+        key = "fabric.hosts_per_unit" if shape.full_units else "fabric"
+        remedy = "smaller units, fewer planes or more oversubscription"
+        raise InputError(Problem(place(key), str(error), remedy=remedy)) from None
     findings += preset_findings(shape, plan)
     network = tiered_network(
         plan,

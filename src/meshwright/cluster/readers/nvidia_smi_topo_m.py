@@ -61,7 +61,7 @@ def read(text: str, path: str) -> Facts:
     facts = Facts(
         format=FORMAT,
         path=path,
-        host=host_of(grid),
+        host=host_of(grid, path),
         gpus=gpus,
         nics=_nics(matrix),
         nvlink_pairs=pairs,

@@ -102,7 +102,7 @@ def _more_matrices(matrix: Matrix) -> list[Finding]:
     others = matrix.grid.other_headers
     if not others:
         return []
-    hosts = _header_hosts(matrix.grid)
+    hosts = _header_hosts(matrix.grid, matrix.path)
     if len(set(hosts)) > 1:
         return [_more_hosts(matrix, hosts)]
     return [
@@ -118,22 +118,22 @@ def _more_matrices(matrix: Matrix) -> list[Finding]:
     ]
 
 
-def host_of(grid: Grid) -> str | None:
+def host_of(grid: Grid, path: str) -> str | None:
     """Return the one host that a parallel shell put before the first matrix and all its rows."""
-    hosts = _hosts_by_line(grid)
+    hosts = _hosts_by_line(grid, path)
     found = {hosts.get(number) for number in (grid.header_line, *(row.line for row in grid.rows))}
     named = found.pop()
     return named[0] if not found and named is not None and len(named) == 1 else None
 
 
-def _header_hosts(grid: Grid) -> list[str]:
+def _header_hosts(grid: Grid, path: str) -> list[str]:
     """Return the first host of each matrix of the text, where a parallel shell put one before it."""
-    hosts = _hosts_by_line(grid)
+    hosts = _hosts_by_line(grid, path)
     return [hosts.get(at, (_NO_HOST,))[0] for at in (grid.header_line, *grid.other_headers)]
 
 
-def _hosts_by_line(grid: Grid) -> dict[int, tuple[str, ...]]:
-    parts = [part for part in split_hosts(grid.lines) if part.hosts]
+def _hosts_by_line(grid: Grid, path: str) -> dict[int, tuple[str, ...]]:
+    parts = [part for part in split_hosts(grid.lines, path) if part.hosts]
     return {line.number: part.hosts for part in parts for line in part.lines}
 
 
