@@ -11,7 +11,21 @@ A layout that cannot run is not an exception: it is a list of findings (``findin
 
 from __future__ import annotations
 
+import re
+
 from meshwright.findings import Place
+
+_UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def without_controls(text: str) -> str:
+    """Return a line with a blank for each character that a terminal obeys or cannot show.
+
+    A terminal must not obey what an untrusted file holds.
+    """
+    return _UNSEEN.sub(" ", text)
 
 
 class MeshwrightError(Exception):
@@ -48,12 +62,17 @@ class Problem:
         self.excerpt = excerpt
 
     def __str__(self) -> str:
-        text = f"{self.place}: {self.message}"
+        text = f"{self.place}: {_lines(self.message)}"
         if self.excerpt:
-            text += f"\n  | {self.excerpt}"
+            text += f"\n  | {without_controls(self.excerpt)}"
         if self.remedy:
-            text += f"\n  {self.remedy}"
+            text += f"\n  {_lines(self.remedy)}"
         return text
 
     def __repr__(self) -> str:
         return f"Problem({str(self)!r})"
+
+
+def _lines(text: str) -> str:
+    """Clean a text of several lines, which may quote a name from a file."""
+    return "\n".join(without_controls(line) for line in text.split("\n"))

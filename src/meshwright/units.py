@@ -13,7 +13,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40}
+_BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40, "Pi": 1 << 50}
 _PREFIX = _DECIMAL | _BINARY
 _NUMBER = r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _BYTES = re.compile(rf"\s*{_NUMBER}\s*(?P<prefix>[KMGTP]i?|k|)B?\s*\Z")

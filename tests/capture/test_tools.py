@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.capture import tools
-from meshwright.capture.tools import run_tool
+from meshwright.capture.tools import Ran, ask_tools, run_tool
 
 pytestmark = pytest.mark.process
 
@@ -63,6 +63,32 @@ def test_tool_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
     child = int(Path("child").read_text())
     while _is_alive(child):  # one that was not ended hangs the test, which is stopped then
         time.sleep(0.01)
+
+
+def test_tools_that_hang_do_not_add_up():
+    now_s, asked = 0.0, []
+
+    def hang(command):
+        nonlocal now_s
+        now_s += tools.TIME_LIMIT_S
+        asked.append(command[0])
+        return Ran(failure="took over 10 s and was ended")
+
+    kept, missing = ask_tools(hang, frozenset({"nvidia", "amd"}), clock=lambda: now_s)
+    assert kept == ()
+    assert asked == ["nvidia-smi", "nvidia-smi", "rocm-smi"]
+    assert now_s <= tools.START_LIMIT_S + tools.TIME_LIMIT_S
+    why = {one.what: one.why for one in missing}
+    assert len(why) == len(tools.ASKED)
+    assert why["nvidia-smi topo -m"] == "took over 10 s and was ended"
+    assert why["lstopo --of xml"] == "not run: the tools before it took 30 s"
+
+
+def test_tools_in_time_are_all_asked():
+    clock = iter(range(0, 100, 4)).__next__
+    kept, missing = ask_tools(lambda _: Ran("text"), frozenset({"nvidia"}), clock=clock)
+    assert [one.name for one in kept] == [one.name for one in tools.ASKED]
+    assert missing == ()
 
 
 def test_tool_that_prints_without_end(tmp_path):

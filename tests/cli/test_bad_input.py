@@ -274,6 +274,22 @@ def test_check_knows_hosts_that_are_not_there(job):
     refused(run("check", job(text)), "job.yaml:3:", "nowhere")
 
 
+def test_endless_hostlists_are_refused_by_their_number(job):
+    lists = ", ".join(['"n[0-1999999]"'] * 50)
+    text = f"cluster: dgx-h100 x 2\nlayout: {{tp: 4}}\nplacement: {{hosts: [{lists}]}}\n"
+    refused(run("map", job(text)), "job.yaml:3:", "more than 2,097,152 names together")
+    text = f"cluster: {{node: dgx-h100, hosts: [{lists}]}}\nlayout: {{tp: 4}}\n"
+    refused(run("map", job(text)), "job.yaml:1:", "more than 2,097,152 names together")
+
+
+def test_clusters_beyond_reason_are_refused_by_their_number(job):
+    layout = "layout: {tp: 4}\n"
+    refused(run("map", job("cluster: dgx-h100 x 131073\n" + layout)), "at most 1,048,576")
+    fabric = "{hosts_per_unit: 1000000, full_units: true, planes: 8}"
+    text = f"cluster:\n  node: dgx-h100\n  nodes: 2\n  fabric: {fabric}\n{layout}"
+    refused(run("map", job(text)), "job.yaml:4:", "64,000,000 cables")
+
+
 def test_the_remedy_of_a_rack_names_a_world_size(job):
     ran = run("check", job("cluster: gb200-nvl72\nlayout: {ep: 32}\n"), "--json")
     assert ran.status == 1

@@ -111,3 +111,27 @@ def test_files_that_agree_give_no_conflict(tmp_path: Path) -> None:
     assert document["joined"]["conflicts"] == []
     assert document["gpus"][0]["uuid"].startswith("GPU-")
     assert document["nearest_nic"] == {"0": [0], "1": [0]}
+
+
+def test_hosts_spelt_with_and_without_their_domain_are_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("SwitchName=s1 Nodes=h[0-3]\n")
+    (tmp_path / "b.conf").write_text("SwitchName=s1 Nodes=h0.a.com,H1.a.com,h2.a.com,h3.a.com\n")
+    document = run("topo", tmp_path / "a.conf", tmp_path / "b.conf", "--json").document
+    assert document["hosts"] == ["h0", "h1", "h2", "h3"]
+
+
+def test_drivers_views_of_several_hosts_are_no_quarrel(tmp_path: Path) -> None:
+    files = []
+    for host in ("h0", "h1", "h2"):
+        text = (
+            "GPU 00000008:01:00.0\n    Fabric\n"
+            "        State                             : Completed\n"
+            "        Status                            : Success\n"
+            "        CliqueId                          : 4\n"
+            "        ClusterUUID                       : 11111111-0000-4000-8000-000000000001\n"
+        )
+        (tmp_path / f"{host}.txt").write_text(text)
+        files.append(tmp_path / f"{host}.txt")
+    document = run("topo", *files, "--json").document
+    assert [one["hosts"] for one in document["nvlink_domains"]] == [["h0", "h1", "h2"]]
+    assert "topology/join-refused" not in {one["rule"] for one in document["findings"]}

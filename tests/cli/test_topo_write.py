@@ -147,7 +147,8 @@ def test_a_file_that_is_not_used_is_named(files):
     (files / "blocks.conf").write_text("BlockName=b0 Nodes=n[1-2]\nBlockSizes=2\n")
     run("topo", "topo.txt", "ib.txt", "blocks.conf", "--write", "cluster.yaml", cwd=files)
     text = (files / "cluster.yaml").read_text()
-    assert "# Not said by these files: anything of blocks.conf" in text
+    assert "# Not used: blocks.conf: blocks of hosts; nvlink_domains: {from: …}" in text
+    assert "could not be joined" not in text
 
 
 def test_labels_alone_are_written_as_a_fabric(tmp_path):
@@ -208,3 +209,69 @@ def test_a_written_file_gives_the_fabric_of_its_sources(tmp_path, sizes, with_ro
     for leaf, found in leaves.items():
         for host in found:
             assert names[fabric.network.switch_of_leaf[of_host[host]]] == leaf
+
+
+def test_what_was_written_is_said_once_and_never_in_the_json(files):
+    ran = run("topo", "ib.txt", "--write", "cluster.yaml", "--slurm", "tree.conf", cwd=files)
+    last = ran.out.rstrip().splitlines()
+    assert last[-1] == "Wrote tree.conf."
+    assert any(line.startswith("Wrote cluster.yaml: fabric, allocation; 1 thing") for line in last)
+    told = run("topo", "ib.txt", "--write", "other.yaml", "--json", cwd=files)
+    assert told.document["schema"] == "meshwright/topo/1"
+    assert "Wrote" not in told.out
+
+
+def test_a_written_file_without_a_node_is_read_by_topo(files):
+    run("topo", "ib.txt", "--write", "cluster.yaml", cwd=files)
+    assert "\n# node: " in (files / "cluster.yaml").read_text()
+    document = run("topo", "cluster.yaml", "--json", cwd=files).document
+    assert document["hosts"] == ["n1", "n2"]
+    assert document["tiers"]["leaves"] == 1
+    found = next(one for one in document["findings"] if one["rule"] == "topology/node-unknown")
+    assert "node: " in found["remedy"]
+    ran = run("topo", "cluster.yaml", "--slurm", "tree.conf", cwd=files)
+    assert ran.status == 0
+    assert "SwitchName=leaf Nodes=n[1-2]" in (files / "tree.conf").read_text()
+    # A job needs the inside of its hosts: nothing is made up for it.
+    (files / "job.yaml").write_text("cluster: cluster.yaml\nlayout: {tp: 2}\n")
+    assert run("map", "job.yaml", cwd=files).status == 2
+
+
+def test_a_file_without_node_and_fabric_is_still_refused(tmp_path):
+    (tmp_path / "cluster.yaml").write_text("nodes: 2\nfabric: rail-optimized\n")
+    ran = run("topo", "cluster.yaml", cwd=tmp_path)
+    assert ran.status == 2
+    assert "names no node type" in ran.err
+
+
+def test_hosts_are_written_in_the_order_of_names(tmp_path):
+    tree = "SwitchName=s1 Nodes=n18,n[7-9]\nSwitchName=s2 Nodes=n100,n20\nSwitchName=t Switches=s[1-2]\n"
+    (tmp_path / "topology.conf").write_text(tree)
+    run("topo", "topology.conf", "--write", "c.yaml", "--slurm", "out.conf", cwd=tmp_path)
+    assert yaml.safe_load((tmp_path / "c.yaml").read_text())["allocation"] == "n[7-9,18,20,100]"
+    assert "SwitchName=s1 Nodes=n[7-9,18]" in (tmp_path / "out.conf").read_text()
+    assert "SwitchName=s2 Nodes=n[20,100]" in (tmp_path / "out.conf").read_text()
+
+
+def test_sources_that_only_check_others_are_not_called_lost(files):
+    (files / "topology.conf").write_text("SwitchName=s1 Nodes=n[1-2]\n")
+    run("topo", "topo.txt", "ib.txt", "topology.conf", "--write", "cluster.yaml", cwd=files)
+    text = (files / "cluster.yaml").read_text()
+    assert (
+        "# Not used: topology.conf: the cables say where hosts are; topo compares the two" in text
+    )
+
+
+def test_the_nvlink_domains_of_trays_are_named_as_missing(tmp_path):
+    rows = ["\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"]
+    for row in range(4):
+        cells = ["X" if row == column else "NV18" for column in range(4)]
+        rows.append("\t".join([f"GPU{row}", *cells, "0-71", "0", str(2 + 8 * row)]))
+    (tmp_path / "tray.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "topology.conf").write_text(TREE)
+    ran = run("topo", "tray.txt", "topology.conf", "--write", "c.yaml", cwd=tmp_path)
+    assert "topology/nvlink-domain-unknown" in ran.out
+    assert (
+        "# Not said by these files: which hosts are one NVLink domain"
+        in (tmp_path / "c.yaml").read_text()
+    )

@@ -257,6 +257,7 @@ def test_numbered_names() -> None:
     assert list(names) == ["host0", "host1", "host2"]
     assert names[1:] == ["host1", "host2"]
     assert len(names) == 3
-    for index in (3, -1):
+    assert names[-1] == "host2"
+    for index in (3, -4):
         with pytest.raises(IndexError):
             names[index]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cluster.hostlist import compress_hostlist, expand_hostlist
+from meshwright.cluster import hostlist
+from meshwright.cluster.hostlist import Hostlists, compress_hostlist, expand_hostlist
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,25 @@ def test_limit_is_on_the_sum() -> None:
     assert len(expand_hostlist("a[1-5],b[1-5]", limit=10)) == 10
     with pytest.raises(ValueError):
         expand_hostlist("a[1-5],b[1-6]", limit=10)
+
+
+def test_lists_share_one_limit_and_it_is_named() -> None:
+    lists = Hostlists(10)
+    assert lists.expand("a[1-2]", "", "b[1-3]") == ["a1", "a2", "b1", "b2", "b3"]
+    with pytest.raises(ValueError, match="than 10 names together with the hostlists before it"):
+        lists.expand("c[1-2]", "d[1-4]")
+    # What was refused does not count.
+    assert lists.expand("c[1-5]") == [f"c{number}" for number in range(1, 6)]
+    with pytest.raises(ValueError, match=r"^'e\[1-11\]' stands for more than 10 names$"):
+        lists.expand("e[1-11]")
+
+
+def test_a_long_list_is_counted_before_a_name_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(hostlist, "_expand_item", made.append)
+    with pytest.raises(ValueError, match="2,000,000 names together"):
+        Hostlists(2_000_000).expand(*["n[0-1999999]"] * 50)
+    assert made == []
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,17 @@ import msgspec
 import numpy as np
 import pytest
 
+from cluster.degraded.maker import matrix
+from meshwright.cluster import hostlist
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import MAX_GPUS, merge_cluster, parse_preset
+from meshwright.cluster.fabric_of_facts import fabric_of_facts
+from meshwright.cluster.facts import Facts, Nic
+from meshwright.cluster.merge import merge_cluster, merge_network, parse_preset
 from meshwright.cluster.network import GraphNetwork, TieredNetwork
+from meshwright.cluster.presets import node_from_preset, node_presets
 from meshwright.cluster.readers import read_topology
 from meshwright.cluster.sections import ClusterSection, FabricSection, NodeSection
+from meshwright.cluster.sizes import MAX_GPUS, too_large
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.units import gb_per_s, gbit_per_s
@@ -197,6 +203,102 @@ def test_size_limit_is_far_above_what_exists() -> None:
     assert MAX_GPUS >= 1_048_576
 
 
+def test_names_are_counted_before_they_are_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_item: object) -> list[str]:
+        raise AssertionError("a name was made")
+
+    monkeypatch.setattr(hostlist, "_expand_item", never)
+    for key in ("hosts", "allocation"):
+        problem = _refused(folder, node="dgx-h100", **{key: ("n[0-1999999]",) * 50})
+        assert problem.place == _place(key)
+        assert "'n[0-1999999]' stands for more than 2,097,152 names together" in problem.message
+
+
+def test_names_of_all_keys_are_counted_together(folder: Path) -> None:
+    named = {"r0": "n[0-2]", "r1": "m[1-2000000]", "r2": "o[1-2000000]"}
+    problem = _refused(folder, node="gb200-nvl72", hosts="n[0-2]", nvlink_domains=named)
+    assert problem.place == _place("nvlink_domains.r2")
+    assert "together with the hostlists before it" in problem.message
+
+
+def test_too_many_gpus_are_named_with_the_limit(folder: Path) -> None:
+    problem = _refused(folder, node="dgx-h100", nodes=131_073)
+    assert problem.place == _place("nodes")
+    assert problem.message == (
+        "131,073 hosts of 8 GPUs are too many: 1,048,584 GPUs, and a cluster has at most 1,048,576"
+    )
+    assert "131,072 hosts" in str(problem.remedy)
+    assert _refused(folder, node="dgx-h100", hosts="n[1-131073]").place == _place("hosts")
+
+
+@pytest.mark.parametrize(
+    ("node", "each"),
+    [
+        (NodeSection(gpus=1, nics=64), "64 NICs"),
+        (NodeSection(gpus=64, gpu="H100", nvlink="mesh"), "4,162 links"),
+    ],
+)
+def test_hosts_of_too_many_parts_are_refused(folder: Path, node: NodeSection, each: str) -> None:
+    problem = _refused(folder, node=node, nodes=MAX_GPUS // (node.gpus or 1))
+    assert problem.place == _place("nodes")
+    assert each in problem.message
+    most = int(str(problem.remedy).split()[2].replace(",", ""))
+    assert 1_000 < most < MAX_GPUS
+
+
+def test_files_with_many_hosts_and_one_of_many_adapters_are_refused() -> None:
+    # Every host has room for the adapters of the largest.
+    nics = tuple(Nic(at, f"mlx5_{at}", host="n0") for at in range(4096))
+    hosts = tuple(f"n{at}" for at in range(4096))
+    with pytest.raises(InputError, match="4,096 NICs") as caught:
+        fabric_of_facts(Facts(format="x", path="f.txt", hosts=hosts, nics=nics))
+    assert caught.value.problems[0].place == Place("f.txt")
+
+
+def test_every_preset_may_fill_the_largest_cluster() -> None:
+    for preset in node_presets():
+        node = node_from_preset(preset)
+        assert too_large(MAX_GPUS // node.num_gpus, node) is None
+
+
+@pytest.mark.parametrize(
+    ("fabric", "key"),
+    [
+        ({"hosts_per_unit": 1_000_000, "full_units": True, "planes": 8}, "fabric.hosts_per_unit"),
+        ({"hosts_per_unit": 10**12, "full_units": True}, "fabric.hosts_per_unit"),
+        ({"oversubscription": 0.1, "planes": 8}, "fabric"),
+    ],
+)
+def test_a_fabric_of_too_many_cables_is_refused(
+    folder: Path, fabric: dict[str, object], key: str
+) -> None:
+    nodes = 2 if key != "fabric" else 131_072
+    problem = _refused(folder, node="dgx-h100", nodes=nodes, fabric=FabricSection(**fabric))
+    assert problem.place == _place(key)
+    assert "cables between switches; at most" in problem.message
+
+
+def test_an_allocation_beside_files_alone_is_checked(folder: Path) -> None:
+    fabric = FabricSection(source="tree.conf")
+
+    def network(allocation: str) -> Problem:
+        section = ClusterSection(fabric=fabric, allocation=allocation)
+        with pytest.raises(InputError) as caught:
+            merge_network(section, folder, _place)
+        return caught.value.problems[0]
+
+    for allocation, message in (
+        ("n[2-1]", "runs backwards"),
+        ("n9", "1 of 1 hosts are not in tree.conf: n9"),
+        ("n1,n1", "hosts named twice: n1"),
+    ):
+        problem = network(allocation)
+        assert problem.place == _place("allocation")
+        assert message in problem.message
+
+
 # Assumptions --------------------------------------------------------------------------------------
 
 
@@ -225,7 +327,7 @@ ASSUMED = {
             "fabric": "rail-optimized",
             "nvlink_domains": {"r0": "n[0-1]", "elsewhere": "m[0-3]"},
         },
-        ["assumed/nvlink-domains"],
+        ["assumed/nvlink-domains", "topology/domain-hosts-unknown"],
     ),
     "first hosts": (
         {"node": "dgx-h100", "nodes": 3, "fabric": "tree.conf"},
@@ -434,7 +536,7 @@ def test_a_node_of_several_files(folder: Path) -> None:
 
 NODE_LISTS = {
     "nothing": ((), "names no file"),
-    "twice": (("t.txt", "t.txt"), "names t.txt twice"),
+    "twice": (("t.txt", "t.txt"), "names one file twice: t.txt"),
     "no host among them": (("t.txt", "tree.conf"), "tree.conf is slurm_topology_conf"),
     "two hosts that differ": (("t.txt", "four.txt"), "describe 2 node types: "),
     "links only": (("l.txt",), "l.txt lists the links or access of GPUs"),
@@ -602,3 +704,43 @@ def test_a_long_chain_of_switches_is_read(folder: Path) -> None:
     # Every uplink of the chain carries the NICs of both hosts.
     assert set(fabric.network.cables.rate_bytes_per_s.tolist()) == {gb_per_s(800)}
     assert fabric.network.cables.tier.tolist().count(0) == 1
+
+
+# NICs that serve no GPU ------------------------------------------------------------------------
+
+
+def _storage_host(folder: Path) -> NodeSection:
+    """Write a host of two GPUs, each with its own NIC, and three NICs far from both."""
+    nics = [["PIX" if nic == gpu + 1 else "NODE" for nic in range(5)] for gpu in range(2)]
+    (folder / "storage.txt").write_text(matrix({(0, 1): "NV18"}, 2, nics))
+    return NodeSection(source="storage.txt", gpu="H100-SXM")
+
+
+@pytest.mark.parametrize(("preset", "leaves"), [("rail-optimized", 2), ("leaf-spine", 1)])
+def test_nics_that_serve_no_gpu_are_no_rails(folder: Path, preset: str, leaves: int) -> None:
+    fabric, findings = _merge(folder, node=_storage_host(folder), nodes=2, fabric=preset)
+    assert [nic.name for nic in fabric.node_types[0].nics] == [f"NIC{i}" for i in range(5)]
+    assert fabric.leaf_of_nic.tolist() == [-1, 0, leaves - 1, -1, -1] * 2
+    assert fabric.rail_of_nic.tolist() == [-1, 0, 1, -1, -1] * 2
+    assert fabric.network is not None
+    assert fabric.network.leaf_switches == leaves
+    (note,) = [one for one in findings if one.rule == "topology/nics-without-gpu"]
+    assert note.numbers == {"nics": 5, "left_out": 3, "names": ["NIC0", "NIC3", "NIC4"]}
+    assert "3 NICs of 5 in each host serve no GPU" in note.message
+
+
+def test_uplinks_of_a_tree_are_sized_by_nics_that_serve_gpus(folder: Path) -> None:
+    (folder / "two.conf").write_text(
+        "SwitchName=l0 Nodes=n0,n1\nSwitchName=l1 Nodes=n2,n3\nSwitchName=s Switches=l0,l1\n"
+    )
+    fabric, findings = _merge(folder, node=_storage_host(folder), fabric="two.conf")
+    assert "topology/nics-without-gpu" in [one.rule for one in findings]
+    assert fabric.leaf_of_nic.tolist() == [-1, 0, 0, -1, -1] * 2 + [-1, 1, 1, -1, -1] * 2
+    assert fabric.network is not None
+    # Two hosts below each leaf, two NICs of 50 GB/s each.
+    assert fabric.network.cables.rate_bytes_per_s.tolist() == [200e9, 200e9]
+
+
+def test_a_single_host_leaves_nothing_out_worth_a_note(folder: Path) -> None:
+    findings = _merge(folder, node=_storage_host(folder), nodes=1)[1]
+    assert "topology/nics-without-gpu" not in [one.rule for one in findings]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cluster.facts import Facts, Gpu, NvlinkPair
+from meshwright.cluster.facts import Facts, Gpu, Nic, NvlinkPair
 from meshwright.cluster.gpus import GpuModel, find_gpu
 from meshwright.cluster.node import NodeType, assign_nics, default_nic_rate, node_from_facts
 from meshwright.cluster.readers import read_topology
@@ -244,3 +245,23 @@ def test_captured_hosts(name: str, gpu: str | None, nvlink: str, nics: tuple[int
     facts = read_topology(shared_path(f"data/topology/{name}"))
     node, _ = node_from_facts(facts, find_gpu(gpu) if gpu else None, None, name)
     assert (node.nvlink, node.nic_of_gpu) == (nvlink, nics)
+
+
+def test_links_of_amd_are_xgmi_without_a_model_too() -> None:
+    facts = read_topology(FIXTURES / "topology" / "rocm_smi_showtopo" / "ring_of_four.txt")
+    node, _ = node_from_facts(facts, None, None, "x")
+    assert {link.kind for link in node.graph.links if link.kind in ("nvlink", "xgmi")} == {"xgmi"}
+
+
+def test_nics_that_serve_gpus() -> None:
+    facts = Facts(
+        format="made",
+        path="made",
+        gpus=(Gpu(0, "GPU0"), Gpu(1, "GPU1")),
+        nics=tuple(Nic(index, f"NIC{index}") for index in range(4)),
+        gpu_nic_class=(("NODE", "PIX", "NODE", "NODE"), ("NODE", "NODE", "NODE", "PIX")),
+    )
+    assert node_from_facts(facts, None, None, "x")[0].serving_nics() == (1, 3)
+    # Nothing relates a GPU to a NIC: any may serve.
+    apart = msgspec.structs.replace(facts, gpu_nic_class=None)
+    assert node_from_facts(apart, None, None, "x")[0].serving_nics() == (0, 1, 2, 3)

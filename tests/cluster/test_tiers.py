@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.tier_findings import core_idealised
 from meshwright.cluster.tiers import (
+    MAX_CABLES,
     TierPlan,
     TierShape,
+    TooManyCablesError,
     fit_unit,
     leaf_ports,
     plan_tiers,
@@ -211,3 +213,50 @@ def test_names_follow_units_pods_and_core() -> None:
     assert names[-1:] == ["core-63"]
     with pytest.raises(IndexError):
         names[len(names)]
+
+
+@given(shapes)
+def test_the_largest_unit_that_fits_is_taken(shape: TierShape) -> None:
+    fitting = [
+        per_unit
+        for per_unit in range(1, min(shape.hosts_per_unit, shape.hosts) + 1)
+        if leaf_ports(
+            shape
+            if per_unit == shape.hosts
+            else TierShape(**{**_fields(shape), "hosts_per_unit": per_unit})
+        )
+        <= shape.radix
+    ]
+    found = fit_unit(shape)
+    assert min(found.hosts_per_unit, found.hosts) == max(fitting, default=1)
+
+
+@given(shapes)
+def test_cables_are_counted_before_they_are_made(shape: TierShape) -> None:
+    plan = plan_tiers(shape)
+    made = len(tiered_network(plan, 1.0, Origin.STATED).cables)
+    # Cables to the core are rounded pod by pod.
+    assert abs(made - plan.cables) <= plan.pods * plan.planes
+    if not plan.core_switches:
+        assert made == plan.cables
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"hosts_per_unit": 10**18, "full_units": True},
+        {"hosts_per_unit": 1_000_000, "full_units": True, "planes": 8},
+        {"hosts": 1 << 20, "hosts_per_unit": 32, "oversubscription": 0.1, "planes": 8},
+        {"hosts": 1 << 20, "hosts_per_unit": 32, "core_oversubscription": 0.1},
+    ],
+)
+def test_too_many_cables_are_refused_by_their_number(more: dict[str, object]) -> None:
+    shape = TierShape(**{"hosts": 2, "rails": 2, "nics_per_host": 2, **more})
+    with pytest.raises(TooManyCablesError, match=r"has [0-9,]+ cables") as caught:
+        plan_tiers(shape)
+    assert f"at most {MAX_CABLES:,}" in str(caught.value)
+
+
+def test_all_that_is_planned_is_far_below_the_limit() -> None:
+    largest = TierShape(hosts=16_384, rails=8, nics_per_host=8, hosts_per_unit=32, planes=8)
+    assert plan_tiers(largest).cables * 4 <= MAX_CABLES

@@ -16,10 +16,12 @@ from meshwright.documents import (
     Maximum,
     Minimum,
     Node,
+    ScalarNode,
     decode,
     parse_document,
     read_document,
 )
+from meshwright.documents.scalar_types import is_plain, scalar
 from meshwright.errors import InputError
 from meshwright.units import parse_bytes, parse_rate
 from support import FIXTURES
@@ -330,3 +332,42 @@ def test_json_and_toml_decode_alike():
     toml_text = 'layout.tp = 2\n[[traffic]]\naxis = "dp"\nbytes = 8\n'
     assert decode(parse_document(json_text, "f", "json"), Job).required() == expected
     assert decode(parse_document(toml_text, "f", "toml"), Job).required() == expected
+
+
+HINTS = [
+    str,
+    int,
+    bool,
+    float,
+    None,
+    int | None,
+    str | int,
+    int | float,
+    bool | str | None,
+    Literal["a", "b"],
+    Literal["a"] | int,
+    Annotated[int, Minimum(3)],
+    Annotated[int, Minimum(3)] | None,
+    Annotated[str, AsWritten()],
+    Annotated[str, Convert(len)],
+    Annotated[int, Convert(int)] | str,
+]
+WRITTEN = ['"a"', '"7"', "7", "1", "-1", "7.5", "1e3", "true", "null", "9" * 30]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("hint", HINTS, ids=str)
+def test_a_value_taken_at_once_is_the_one_that_all_checks_give(hint: object, written: str) -> None:
+    node = parse_document(written, "t.json", "json").root
+    assert isinstance(node, ScalarNode)
+    if is_plain(node.value, hint):
+        given = scalar(node, hint)
+        assert (given, type(given)) == (node.value, type(node.value))
+        assert decode(node, hint).required() == given
+
+
+def test_plain_values_are_taken_at_once() -> None:
+    for value, hint in (("a", str), (7, int), (True, bool), (None, int | None), ("a", str | int)):
+        assert is_plain(value, hint)
+    for value, hint in ((True, int), (7, float), (1 << 70, int), ("a", Node | str), (1, Any)):
+        assert not is_plain(value, hint)

@@ -24,6 +24,7 @@ def test_counts_of_a_preset(tmp_path: Path) -> None:
         "gpus": 576,
         "hosts": 144,
         "nics": 576,
+        "nics on leaves": 576,
         "leaves": 32,
         "units": 8,
         "pods": 1,

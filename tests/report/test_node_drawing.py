@@ -92,7 +92,8 @@ xGMI, direct links between pairs (links x peers):
   GPU0: 2 x GPU1, GPU3
   GPU1: 2 x GPU0, GPU2
   GPU2: 2 x GPU1, GPU3
-  GPU3: 2 x GPU0, GPU2"""
+  GPU3: 2 x GPU0, GPU2
+Peer access: OK between all 6 pairs of GPU0-3"""
     )
 
 
@@ -103,7 +104,49 @@ def test_remote_ends_give_the_links_alone() -> None:
     assert drawn("nvidia_smi_nvlink_r/mesh_4gpu.txt") == (
         "NVLink directly between all of GPU0-3, links a pair: 2"
     )
-    assert drawn("nvidia_smi_nvlink_r/one_gpu.txt") == ""
+    assert drawn("nvidia_smi_nvlink_r/one_gpu.txt") == (
+        "GPU0 NVIDIA A100-SXM4-40GB: 12 NVLinks up, how many are down is unknown"
+    )
+
+
+def test_counted_links_and_their_rate() -> None:
+    assert (
+        drawn("nvidia_smi_nvlink_s/h100_4gpu_degraded.txt")
+        == """\
+GPU0, GPU3 NVIDIA H100 80GB HBM3: 6 NVLinks up, 0 down
+  26.6 GB/s a link and direction, 159.4 GB/s together (raw rates)
+GPU1 NVIDIA H100 80GB HBM3: 4 NVLinks up, 2 down
+  26.6 GB/s a link and direction, 106.2 GB/s together (raw rates)
+GPU2 NVIDIA H100 80GB HBM3: 4 NVLinks up, 0 down
+  26.6 GB/s a link and direction, 106.2 GB/s together (raw rates)"""
+    )
+
+
+def test_peer_access_by_code() -> None:
+    assert (
+        drawn("nvidia_smi_topo_p2p/mixed_4gpu.txt")
+        == """\
+Peer access, pairs by code:
+  TNS  2 of 6: GPU0-GPU2, GPU1-GPU3
+  DR  1 of 6: GPU1-GPU2
+  OK  1 of 6: GPU0-GPU1
+  OK/NS  1 of 6: GPU0-GPU3
+  U  1 of 6: GPU2-GPU3"""
+    )
+    assert drawn("nvidia_smi_topo_p2p/single_gpu.txt") == ""
+    gpus = tuple(Gpu(index, f"GPU{index}") for index in range(2))
+    two = facts(gpus=gpus, peer_access=(("X", "CNS"), ("CNS", "X")))
+    assert draw_node(two) == "Peer access: CNS between GPU0 and GPU1"
+
+
+def test_gpus_of_a_skeleton_have_the_drivers_numbers() -> None:
+    """Drivers number GPUs by PCI address, whatever the order of the file."""
+    pci = ("0002:00:00.0", "0001:00:00.0")
+    gpus = tuple(Gpu(index, one, pci=one) for index, one in enumerate(pci))
+    chains = tuple(PcieChain(one, ("cpu0",), (48e9,)) for one in pci)
+    text = draw_node(facts(format="nccl_topo_xml", gpus=gpus, pcie_chains=chains))
+    assert "GPU1 0002:00:00.0" in text
+    assert "GPU0 0001:00:00.0" in text
 
 
 def test_many_virtual_functions_are_one_line() -> None:

@@ -19,6 +19,9 @@ from meshwright.capture.hwloc_text import WithheldError, without_private
 from meshwright.capture.sysfs import printable
 
 TIME_LIMIT_S = 10.0
+START_LIMIT_S = 25.0
+"""No tool is started later than this after the first, so that tools that hang do not add up: all
+together end within this, ``TIME_LIMIT_S`` and what ending the last one takes."""
 OUTPUT_LIMIT_BYTES = 2_000_000
 _END_S = 2.0
 _ERROR_BYTES = 2000
@@ -83,14 +86,25 @@ ASKED = (
 )
 
 
-def ask_tools(run: Run, vendors: frozenset[str]) -> tuple[tuple[Tool, ...], tuple[Missing, ...]]:
+def ask_tools(
+    run: Run, vendors: frozenset[str], clock: Callable[[], float] = time.monotonic
+) -> tuple[tuple[Tool, ...], tuple[Missing, ...]]:
     """Run what is installed; return the texts, and what was missed.
 
-    ``vendors`` (``nvidia``, ``amd``): whose GPUs the host has.
+    ``vendors`` (``nvidia``, ``amd``): whose GPUs the host has. Once ``START_LIMIT_S`` have passed
+    by ``clock`` (in seconds), nothing more is run, and what was not is missing.
     """
+    start_s = clock()
+
+    def run_in_time(command: Sequence[str]) -> Ran:
+        passed_s = clock() - start_s
+        if passed_s >= START_LIMIT_S:
+            return Ran(failure=f"not run: the tools before it took {passed_s:.0f} s")
+        return run(command)
+
     tools, missing = [], []
     for asked in ASKED:
-        answer = _answer(run, asked)
+        answer = _answer(run_in_time, asked)
         if isinstance(answer, Tool):
             tools.append(answer)
         elif asked.vendor is None or asked.vendor in vendors:
@@ -128,7 +142,8 @@ def run_tool(command: Sequence[str]) -> Ran:
     """Run one command and return what it printed.
 
     The environment is passed on unchanged, standard input is empty. A run beyond ``TIME_LIMIT_S``
-    or ``OUTPUT_LIMIT_BYTES`` is ended, with all that it started.
+    or ``OUTPUT_LIMIT_BYTES`` is ended, with its process group; a child that began a session of its
+    own is not in it and is left running, as is one that no signal ends (stuck in a driver).
     """
     path = shutil.which(command[0])
     if path is None:
@@ -189,7 +204,7 @@ def _pipes(process: subprocess.Popen[bytes]) -> Iterator[tuple[IO[bytes], IO[byt
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and all that it started; one that is stuck in a driver is not waited for."""
+    """End the process and its group (``start_new_session`` gave it its own); wait ``_END_S`` at most."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:

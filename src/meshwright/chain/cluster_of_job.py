@@ -12,7 +12,7 @@ from meshwright.chain.cluster_preset import expand_preset, node_notes
 from meshwright.chain.jobfile import ALIASES, Job, is_there
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import allocated, merge_cluster
+from meshwright.cluster.merge import allocated, merge_cluster, merge_network
 from meshwright.cluster.presets import bare_node
 from meshwright.cluster.sections import ClusterSection
 from meshwright.documents import decode, read_document
@@ -50,13 +50,24 @@ class Cluster:
         )
 
 
-def load_cluster(path: Path) -> Cluster:
-    """Read a cluster file. Raises ``InputError``."""
+def load_cluster(path: Path, *, needs_node: bool = True) -> Cluster:
+    """Read a cluster file. Raises ``InputError``.
+
+    ``needs_node``: refuse a file without a node type; else its network stands alone.
+    """
     problems: list[Problem] = []
     decoded = decode(read_document(path, problems=problems), ClusterSection, aliases=ALIASES)
     if problems:
         raise InputError(*problems, *decoded.problems)
-    return _merge(decoded.required(), path.resolve().parent, decoded.place)
+    section, folder = decoded.required(), path.resolve().parent
+    if not needs_node and section.node is None and section.preset is None:
+        network = merge_network(section, folder, decoded.place)
+        if network is not None:
+            fabric, findings = network
+            names = allocated(section, fabric)
+            allocation = tuple(names) if names else None
+            return Cluster(fabric, describe(fabric), tuple(findings), allocation)
+    return _merge(section, folder, decoded.place)
 
 
 def _merge(section: ClusterSection, folder: Path, place: PlaceOf) -> Cluster:

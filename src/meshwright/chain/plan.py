@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from meshwright.chain.outline import Outline
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.hostlist import Hostlists
+from meshwright.cluster.merging import MAX_NAMED
 from meshwright.costs.bound import AxisBound, axis_bound, total_load
 from meshwright.errors import InputError, Problem
 from meshwright.groups.kinds import GroupKind
@@ -139,7 +140,7 @@ def place_ranks(outline: Outline, fabric: Fabric) -> Placement:
         return in_order(world_size)
     try:
         texts = [hosts] if isinstance(hosts, str) else list(hosts)
-        names = [name for text in texts for name in expand_hostlist(text)]
+        names = Hostlists(MAX_NAMED).expand(*texts)
         return by_host_order(fabric, names, world_size)
     except ValueError as error:
         raise InputError(Problem(job.place("placement.hosts"), str(error))) from None

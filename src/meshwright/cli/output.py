@@ -23,10 +23,27 @@ def json_option(function: F) -> F:
 
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document (NaN and infinity become null)."""
+    try:
+        encoded = msgspec.json.encode(document)
+    except (
+        UnicodeEncodeError
+    ):  # a file's name that is no UTF-8: shown with escapes, as on a terminal
+        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(document)))
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.encode(document))
+    sys.stdout.buffer.write(encoded)
     sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
+
+
+def _printable(value: Any) -> Any:
+    """Return a document's value with what is no text replaced by escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_printable(key): _printable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(one) for one in value]
+    return value
 
 
 def print_text(text: str) -> None:

@@ -27,6 +27,9 @@ from meshwright.cluster.facts import Facts
 from meshwright.cluster.natural_order import in_name_order
 from meshwright.errors import UsageError
 
+MAX_HOSTS = 300_000
+"""Hosts of one allocation: what one file may name, and more than any cluster has."""
+
 
 class Segments(msgspec.Struct, frozen=True):
     """Whether an allocation satisfies ``--segment``; hosts counted by block."""
@@ -86,8 +89,10 @@ def allocation_of(
         No host, a host twice, a segment below 1, or a segment where no source names blocks.
     """
     _check(hosts, segment)
-    leaves = best_groups(leaf_groups(sources), hosts)
     candidates = list(block_groups(sources))
+    if segment is not None and not candidates:
+        raise UsageError("no source names a block of hosts, so segments cannot be checked")
+    leaves = best_groups(leaf_groups(sources), hosts)
     blocks = best_groups(iter(candidates), hosts)
     leaf_of = group_of(leaves, hosts) if leaves else {}
     block_of = group_of(blocks, hosts) if blocks else {}
@@ -98,8 +103,6 @@ def allocation_of(
     if ordered is not None:
         orders = {"given": hosts, "name": names, "switch": ordered}
         crossings = {key: ring_crossings(order, of) for key, order in orders.items()}
-    if segment is not None and not candidates:
-        raise UsageError("no source names a block of hosts, so segments cannot be checked")
     return Allocation(
         hosts=tuple(hosts),
         name_order=tuple(names),

@@ -33,6 +33,8 @@ class Gpu(msgspec.Struct, frozen=True):
     nvlinks_down: int | None = None
     uuid: str | None = None
     """The driver's own id of the card (``GPU-…``)."""
+    nvlink_raw_bytes_per_s: float | None = None
+    """Signalling rate of one link that is up, one direction, of most of its links."""
 
 
 class Nic(msgspec.Struct, frozen=True):

@@ -20,7 +20,49 @@ _LAST_NUMBER = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)\Z", re.DOTALL)
 _NOT_IN_NAME = re.compile(r"[\s\x00-\x1f\x7f\[\],]")
 
 
-def expand_hostlist(text: str, *, limit: int = 2_000_000) -> list[str]:
+MAX_NAMES = 2_000_000
+"""Names that one hostlist may stand for where nothing says less."""
+
+_Item = str | list[str | list[tuple[int, int, int]]]
+"""A plain name, or the texts and brackets of one; a range is (first, last, width)."""
+
+
+class TooManyNamesError(ValueError):
+    """Hostlists that stand for more names than are allowed."""
+
+
+class Hostlists:
+    """Hostlists that may stand for ``limit`` names, all together; counted before any is made."""
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+
+    def expand(self, *texts: str) -> list[str]:
+        """Return the names in the order written; an empty text stands for none.
+
+        Raises ``ValueError`` (``TooManyNamesError`` for too many) as ``expand_hostlist`` does, before a
+        name of any text is made.
+        """
+        left = self._left
+        found: list[_Item] = []
+        for text in texts:
+            items = _items(text)
+            left -= sum(_count(item, self._limit) for item in items)
+            if left < 0:
+                raise TooManyNamesError(self._too_many(text, items))
+            found += items
+        self._left = left
+        return [name for item in found for name in _expand_item(item)]
+
+    def _too_many(self, text: str, items: list[_Item]) -> str:
+        alone = sum(_count(item, self._limit) for item in items) > self._limit
+        with_others = "" if alone else " together with the hostlists before it"
+        return f"{_near(text, 0)} stands for more than {self._limit:,} names{with_others}"
+
+
+def expand_hostlist(text: str, *, limit: int = MAX_NAMES) -> list[str]:
     """Return the names of a hostlist in the order written; an empty text gives an empty list.
 
     The number of names is computed before any name is made.
@@ -28,19 +70,17 @@ def expand_hostlist(text: str, *, limit: int = 2_000_000) -> list[str]:
     Raises ``ValueError`` naming the offending part: unbalanced or nested brackets, an empty or
     backward range, an empty name, blanks, a name over 255 characters, more than ``limit`` names.
     """
+    return Hostlists(limit).expand(text)
+
+
+def _items(text: str) -> list[_Item]:
+    """Return the items of a hostlist, checked and not yet written out."""
     if not text:
         return []
     bad = _BAD_CHARACTER.search(text)
     if bad is not None:
         raise ValueError(f"{_near(text, bad.start())} holds a blank or control character")
-    items = [_pieces(item) for item in _split_items(text)]
-    total = sum(_count(item, limit) for item in items)
-    if total > limit:
-        raise ValueError(f"{_near(text, 0)} stands for more than {limit:,} names")
-    hosts: list[str] = []
-    for item in items:
-        hosts.extend(_expand_item(item))
-    return hosts
+    return [_pieces(item) for item in _split_items(text)]
 
 
 def compress_hostlist(hosts: Iterable[str]) -> str:
@@ -116,7 +156,7 @@ def _split_items(text: str) -> list[str]:
     return items
 
 
-def _pieces(item: str) -> str | list[str | list[tuple[int, int, int]]]:
+def _pieces(item: str) -> _Item:
     """Return a plain name, or its texts and brackets; a range is (first, last, width)."""
     if "[" not in item:
         _check_length(item, len(item))
@@ -159,7 +199,7 @@ def _range(part: str, item: str) -> tuple[int, int, int]:
     return first, last, len(low)
 
 
-def _count(item: str | list[str | list[tuple[int, int, int]]], limit: int) -> int:
+def _count(item: _Item, limit: int) -> int:
     if isinstance(item, str):
         return 1
     count = 1
@@ -171,7 +211,7 @@ def _count(item: str | list[str | list[tuple[int, int, int]]], limit: int) -> in
     return count
 
 
-def _expand_item(item: str | list[str | list[tuple[int, int, int]]]) -> list[str]:
+def _expand_item(item: _Item) -> list[str]:
     if isinstance(item, str):
         return [item]
     choices = [

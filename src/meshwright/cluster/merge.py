@@ -16,18 +16,21 @@ import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.hostlist import Hostlists
+from meshwright.cluster.join.same_findings import folded
 from meshwright.cluster.merge_domains import domains_from_files, nvlink_domains
 from meshwright.cluster.merge_fabric import check_sources, fabric_facts
 from meshwright.cluster.merge_node import node_of_section
-from meshwright.cluster.merging import MAX_GPUS, Merge, PlaceOf
+from meshwright.cluster.merging import MAX_NAMED, Merge, PlaceOf
 from meshwright.cluster.node import NodeType
 from meshwright.cluster.presets import NodePreset
 from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
+from meshwright.cluster.sizes import too_large
 from meshwright.cluster.switch_names import NumberedNames
 from meshwright.cluster.wiring import facts_wiring, preset_wiring
-from meshwright.findings import Finding
+from meshwright.findings import Finding, Severity
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")
 _HOSTS_PER_UNIT = 32
@@ -55,15 +58,60 @@ def merge_cluster(
     fabric = section.fabric
     if isinstance(fabric, str):
         fabric = _fabric_text(merge, fabric)
-    source = fabric_facts(merge, fabric.source) if fabric and fabric.source else None
+    source = (
+        fabric_facts(merge, fabric.source)
+        if fabric is not None and fabric.source is not None
+        else None
+    )
     names = _host_names(merge, section, source, node)
-    if len(names) * node.num_gpus > MAX_GPUS:
-        raise merge.fail("nodes", f"{len(names):,} hosts of {node.num_gpus:,} GPUs are too many")
+    too_many = too_large(len(names), node)
+    if too_many is not None:
+        raise merge.fail("nodes" if section.nodes is not None else "hosts", *too_many)
     hosts = HostSet(names, (node,), np.zeros(len(names), dtype=np.int32))
     wiring = _wiring(merge, hosts, source, fabric or FabricSection(), usual)
     domain, domain_names = nvlink_domains(merge, section, hosts)
     check_sources(merge, source)
-    return build_fabric(hosts, domain, domain_names, wiring), merge.findings
+    return build_fabric(hosts, domain, domain_names, wiring), folded(merge.findings, merge.facts)
+
+
+def merge_network(
+    section: ClusterSection, folder: Path, place: PlaceOf
+) -> tuple[Fabric, list[Finding]] | None:
+    """Return switches and hosts of a section that names a fabric's files and no node type.
+
+    Each host stands there with the adapters that the files show and one GPU; a finding says so.
+    ``None`` where no file joins hosts. Raises ``InputError`` as ``merge_cluster`` does.
+    """
+    merge = Merge(folder, place)
+    fabric = section.fabric
+    if isinstance(fabric, str):
+        fabric = _fabric_text(merge, fabric)
+    if fabric is None or fabric.source is None:
+        return None
+    facts = fabric_facts(merge, fabric.source)
+    if not facts.hosts:
+        return None
+    if section.allocation is not None:
+        listed = _listed(merge, section.allocation, "allocation")
+        _inside(merge, listed, facts.hosts, ("allocation", Path(facts.path).name))
+    made, found = fabric_of_facts(facts)
+    message = (
+        "the cluster file names no node type, so GPUs, NVLink and PCIe are unknown: switches and "
+        f"hosts of {Path(facts.path).name} are shown, each host with its adapters and counted as one GPU"
+    )
+    remedy = "node: dgx-h100 (a preset), or node: {from: topo.txt}; a job needs it"
+    merge.findings.append(
+        Finding(
+            "topology/node-unknown",
+            Severity.WARNING,
+            place("node"),
+            message,
+            {"hosts": made.num_hosts},
+            remedy,
+        )
+    )
+    check_sources(merge, facts)
+    return made, folded([*merge.findings, *found], merge.facts)
 
 
 def _fabric_text(merge: Merge, text: str) -> FabricSection:
@@ -95,7 +143,7 @@ def _host_names(
     elif section.nodes is not None:
         names = NumberedNames("host", section.nodes)
     elif section.allocation is not None:
-        names = _listed(merge, section.allocation, "allocation")
+        return _listed(merge, section.allocation, "allocation")
     else:
         told = _domain_hosts(merge, section) or merge.captured
         names = told or NumberedNames("host", node.nvlink_domain_hosts)
@@ -111,7 +159,7 @@ def allocated(section: ClusterSection, fabric: Fabric) -> list[str] | None:
     if section.allocation is None:
         return None
     texts = [section.allocation] if isinstance(section.allocation, str) else section.allocation
-    names = [name for text in texts for name in expand_hostlist(text)]
+    names = Hostlists(MAX_NAMED).expand(*texts)
     return None if names == list(fabric.host_names) else names
 
 
@@ -220,4 +268,4 @@ def _wiring(
     if fabric.preset is None and fabric.radix is None and usual is not None:
         fabric = msgspec.structs.replace(fabric, radix=usual.radix)
     hosts_per_unit = usual.hosts_per_unit if usual else _HOSTS_PER_UNIT
-    return preset_wiring(kind, hosts, fabric, hosts_per_unit, merge.findings)
+    return preset_wiring(kind, hosts, fabric, hosts_per_unit, merge.findings, merge.place)

@@ -10,8 +10,10 @@ import numpy as np
 from meshwright.cluster.build import HostSet
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.keys import HostNames, named_domain
-from meshwright.cluster.join.kinds import by_domain, has_domains
+from meshwright.cluster.join.kinds import by_domain, has_domains, is_host
+from meshwright.cluster.join.said import some
 from meshwright.cluster.merging import Merge
+from meshwright.cluster.rack_scale import domain_unknown, rack_scale, rack_scale_name
 from meshwright.cluster.sections import ClusterSection, HostList
 from meshwright.cluster.switch_names import NumberedNames
 
@@ -37,6 +39,7 @@ def nvlink_domains(
             )
         domain[present] = len(names)
         names.append(name)
+    _unknown_members(merge, named, members, position)
     alone = np.flatnonzero(domain < 0)
     domain[alone] = len(names) + np.arange(len(alone))
     left = [hosts.names[host] for host in alone.tolist()]
@@ -51,6 +54,30 @@ def nvlink_domains(
             hosts=len(left),
         )
     return domain, names + left
+
+
+def _unknown_members(
+    merge: Merge,
+    named: dict[str, HostList],
+    members: dict[str, list[str]],
+    position: dict[str, int],
+) -> None:
+    """Say which hosts of domains written by hand are not in the cluster: a rack may be misspelt.
+
+    Files may well name more racks than the job's hosts.
+    """
+    if set(named) == {"from"}:
+        return
+    for name, hosts in members.items():
+        lost = [host for host in hosts if host not in position]
+        if lost and len(lost) == len(hosts):
+            merge.note(
+                "topology/domain-hosts-unknown",
+                f"nvlink_domains.{name}",
+                f"no host of NVLink domain {name} is in the cluster ({some(lost)})",
+                "compare the spelling with hosts:, or leave the domain out",
+                hosts=len(lost),
+            )
 
 
 def _members(
@@ -76,6 +103,7 @@ def _domains_by_order(
     """Join hosts in the given order, as many as the node type says; ``None``: each alone."""
     joined = hosts.types[0].nvlink_domain_hosts
     if joined == 1:
+        _domains_unknown(merge, hosts)
         return None, None
     domain = np.arange(len(hosts.names), dtype=np.int32) // joined
     if not isinstance(hosts.names, NumberedNames):
@@ -86,6 +114,17 @@ def _domains_by_order(
             'nvlink_domains: {rack01: "rack01-tray[01-18]", …}',
         )
     return domain, NumberedNames("nvlink-domain", int(domain.max(initial=-1)) + 1)
+
+
+def _domains_unknown(merge: Merge, hosts: HostSet) -> None:
+    """Warn where hosts may be trays of a rack, and nothing says which belong together."""
+    node = hosts.types[0]
+    if len(hosts.names) < 2 or not any(node.on_switch()):
+        return
+    facts = next((one for one in merge.facts if is_host(one) and rack_scale(one)), None)
+    if facts is not None or rack_scale_name(node.gpu):
+        place = merge.place("nvlink_domains")
+        merge.findings.append(domain_unknown(place, facts, len(hosts.names)))
 
 
 def domains_from_files(merge: Merge, sources: HostList) -> dict[str, list[str]]:

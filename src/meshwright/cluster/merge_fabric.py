@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.join.all_sources import hosts_said, named_by_captures, says_hosts
+from meshwright.cluster.join.adapter_hosts import named_by_captures, still_unplaced
+from meshwright.cluster.join.all_sources import hosts_said, says_hosts
 from meshwright.cluster.join.fabric_files import merge_fabric
 from meshwright.cluster.join.host_places import compare, names_of
 from meshwright.cluster.join.kinds import has_places, is_fabric, is_host, is_tables, is_tree
@@ -28,6 +29,8 @@ def fabric_facts(merge: Merge, sources: HostList) -> Facts:
         captures = [facts for facts in merge.facts if is_host(facts)]
         listing, _, found = named_by_captures(joined.facts, captures, names_of(merge.facts))
         merge.findings += found
+        for facts in filter(is_fabric, files):
+            _settle(merge, facts, listing)
         return listing or files[0]
     if any(is_tables(facts) for facts in files):
         raise merge.fail(
@@ -41,6 +44,13 @@ def fabric_facts(merge: Merge, sources: HostList) -> Facts:
         return tree
     named = [facts for facts in files if facts.hosts]
     return named[0] if named else files[0]
+
+
+def _settle(merge: Merge, source: Facts, fabric: Facts | None) -> None:
+    """Take back what a listing alone did not know, and the whole fabric does."""
+    own = {id(finding) for finding in source.findings}
+    others = [finding for finding in merge.findings if id(finding) not in own]
+    merge.findings[:] = [*still_unplaced(source, fabric), *others]
 
 
 def check_sources(merge: Merge, fabric: Facts | None) -> None:

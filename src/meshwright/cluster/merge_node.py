@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import GpuModel, common_gpu, find_gpu, suggest_gpus
-from meshwright.cluster.join.host_groups import join_hosts
+from meshwright.cluster.join.host_groups import HostType, join_hosts
 from meshwright.cluster.join.kinds import is_host, is_node
 from meshwright.cluster.merging import Merge
 from meshwright.cluster.node import NodeType, node_from_facts
@@ -18,8 +20,14 @@ from meshwright.cluster.presets import (
     node_from_preset,
     suggest_preset,
 )
+from meshwright.cluster.rack_scale import rack_scale
 from meshwright.cluster.sections import ClusterSection, HostList, NodeSection
+from meshwright.findings import Finding
+from meshwright.origin import Origin
+from meshwright.units import format_rate
 
+_SUPERCHIP = "superchip"
+"""``GpuModel.form`` of GPUs on a board with a Grace CPU."""
 _MAX_HOST_GPUS = 1 << 16
 
 
@@ -67,7 +75,23 @@ def _node_from_section(merge: Merge, node: NodeSection, has_fabric: bool) -> Nod
         )
     result, findings = node_from_facts(facts, gpu, node.nic, _names(node.source))
     merge.findings += findings
+    _cpu_link(merge, facts, gpu, result)
     return result
+
+
+def _cpu_link(merge: Merge, facts: Facts, gpu: GpuModel | None, node: NodeType) -> None:
+    """Note that the link between Grace CPUs is not one of those we know."""
+    grace = gpu.form == _SUPERCHIP if gpu is not None else rack_scale(facts)
+    rates = {link.rate_bytes_per_s for link in node.graph.links if link.kind == "cpu"}
+    if grace and rates and node.origins.get("cpu") is Origin.ASSUMED:
+        rate = format_rate(max(rates))
+        merge.note(
+            "assumed/cpu-link",
+            "node.from",
+            f"the file does not give the rate between the Grace CPUs of a host; {rate} a direction "
+            "is assumed, that of other makers' CPUs. NVLink-C2C between a CPU and its GPUs is not shown.",
+            cpu_bytes_per_s=max(rates),
+        )
 
 
 def _names(sources: HostList) -> str:
@@ -90,7 +114,6 @@ def _host_facts(merge: Merge, sources: HostList) -> Facts:
                 "the topology XML of one host, and nvlink_domains: for what joins them",
             )
     joined = join_hosts(files)
-    merge.findings += joined.findings
     merge.captured = [host for one in joined.types for host in one.hosts]
     types = joined.types
     if not types:
@@ -101,6 +124,7 @@ def _host_facts(merge: Merge, sources: HostList) -> Facts:
             f"the files describe {len(types)} node types: {', '.join(one.name for one in types[:4])}",
             "the files of one host, or of hosts that are equal",
         )
+    merge.findings += [_taken(finding, types[0]) for finding in joined.findings]
     by_path = {facts.path: facts for facts in files}
     if not any(is_node(by_path[path]) for path in types[0].sources if path in by_path):
         raise merge.fail(
@@ -110,6 +134,14 @@ def _host_facts(merge: Merge, sources: HostList) -> Facts:
             "add nvidia-smi topo -m, or the NCCL topology XML of the host",
         )
     return types[0].facts
+
+
+def _taken(finding: Finding, usual: HostType) -> Finding:
+    """Say of hosts that differ what they are taken for."""
+    if finding.rule != "topology/hosts-differ":
+        return finding
+    message = f"{finding.message}. All hosts are taken to be like {usual.name}"
+    return msgspec.structs.replace(finding, message=message)
 
 
 def _check_host(merge: Merge, facts: Facts) -> None:

@@ -10,18 +10,15 @@ from pathlib import Path
 
 from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.hostlist import Hostlists
 from meshwright.cluster.sections import HostList
+from meshwright.cluster.sizes import MAX_GPUS
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 
 PlaceOf = Callable[[str], Place]
-MAX_GPUS = 1 << 22
-"""GPUs of one cluster: thirty times the largest planned for, and a bound on memory."""
-
-
-_MAX_NAMED = 4_000_000
-"""Host names expanded in one merge, hostlists of all keys together."""
+MAX_NAMED = 2 * MAX_GPUS
+"""Host names of one merge, hostlists of all keys together: each host twice."""
 
 
 @dataclass(slots=True)
@@ -32,7 +29,7 @@ class Merge:
     place: PlaceOf
     findings: list[Finding] = field(default_factory=list)
     facts: list[Facts] = field(default_factory=list)
-    named_hosts: int = 0
+    hostlists: Hostlists = field(default_factory=lambda: Hostlists(MAX_NAMED))
     captured: list[str] = field(default_factory=list)
     """Hosts that the node's files name."""
     _read: dict[str, Facts] = field(default_factory=dict)
@@ -57,13 +54,15 @@ class Merge:
     def read_all(self, sources: HostList, key: str) -> list[Facts]:
         """Read one file or each of a list; an empty list and a file named twice are refused."""
         names = [sources] if isinstance(sources, str) else list(sources)
-        if not names:
+        if not names or "" in names:
             raise self.fail(
                 key, "names no file", f"{key.rpartition('.')[2]}: a file, or a list of them"
             )
-        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        real = Counter(os.path.realpath(self.folder / name) for name in names)
+        twice = [name for name in names if real[os.path.realpath(self.folder / name)] > 1]
         if twice:
-            raise self.fail(key, f"names {twice[0]} twice")
+            same = " and ".join(dict.fromkeys(twice))
+            raise self.fail(key, f"names one file twice: {same}")
         return [self.read(name, key) for name in names]
 
     def has(self, source: str) -> bool:
@@ -78,12 +77,9 @@ class Merge:
         """Expand hostlist text or a list of such; duplicates are refused."""
         texts = [value] if isinstance(value, str) else list(value)
         try:
-            names = [name for text in texts for name in expand_hostlist(text)]
+            names = self.hostlists.expand(*texts)
         except ValueError as error:
             raise self.fail(key, str(error)) from None
-        self.named_hosts += len(names)
-        if self.named_hosts > _MAX_NAMED:
-            raise self.fail(key, f"over {_MAX_NAMED:,} host names in all are too many")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)[:5]
         if twice:
             raise self.fail(key, f"hosts named twice: {', '.join(twice)}")

@@ -14,10 +14,11 @@ import msgspec
 
 from meshwright.cluster.degraded.nvlink import model_of
 from meshwright.cluster.degraded.nvlink_model import below_model
-from meshwright.cluster.facts import PATH_CLASSES, Facts, Nic, NvlinkPair, nearest_nics
+from meshwright.cluster.facts import PATH_CLASSES, Facts, Nic, nearest_nics
 from meshwright.cluster.gpus import GpuModel
 from meshwright.cluster.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
 from meshwright.cluster.pcie import LocalGraph, LocalLink, guess_chains, local_graph
+from meshwright.cluster.vendor import is_amd
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 from meshwright.units import format_rate, gb_per_s, gbit_per_s
@@ -67,6 +68,10 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
             return (self.nvlink == "switch",) * self.num_gpus
         return tuple(gpu in self.nvlink_gpus for gpu in range(self.num_gpus))
 
+    def serving_nics(self) -> tuple[int, ...]:
+        """Return the NICs that a GPU sends by; all of them where no GPU is known to have one."""
+        return tuple(sorted({*self.nic_of_gpu} - {-1})) or tuple(range(len(self.nics)))
+
     def switch_rates_bytes_per_s(self) -> tuple[float | None, ...]:
         """Return the rate of each GPU into the switch, one direction."""
         return self.nvlink_rates or (self.nvlink_bytes_per_s,) * self.num_gpus
@@ -101,7 +106,7 @@ def node_from_facts(
     gpus = facts.gpus or ()
     nics, members = _bundle_ports(facts.nics or (), nic_rate_bytes_per_s, gpu)
     nearest = _nearest_bundles(facts, members)
-    nvlink = _nvlink(facts.nvlink_pairs, gpu, [one.index for one in gpus])
+    nvlink = _nvlink(facts, gpu)
     chains = facts.pcie_chains
     if chains is None:
         chains = guess_chains(facts)
@@ -208,10 +213,9 @@ class _Nvlink(msgspec.Struct, frozen=True):
     mesh: tuple[LocalLink, ...] = ()
 
 
-def _nvlink(
-    pairs: tuple[NvlinkPair, ...] | None, gpu: GpuModel | None, numbers: Sequence[int]
-) -> _Nvlink:
-    """Return how the GPUs of these numbers are joined."""
+def _nvlink(facts: Facts, gpu: GpuModel | None) -> _Nvlink:
+    """Return how the GPUs are joined."""
+    pairs = facts.nvlink_pairs
     if pairs is None:
         # A skeleton says nothing of NVLink; NCCL fills it in at run time.
         if gpu is not None and gpu.nvlink_kind == "switch":
@@ -222,11 +226,12 @@ def _nvlink(
     via_switch = any(pair.via_switch for pair in pairs)
     shape = nvlink_shape(pair_counts(pairs), gpu, via_switch=via_switch)
     if shape.is_switch:
-        return _on_switch(shape, gpu, numbers)
+        return _on_switch(shape, gpu, [one.index for one in facts.gpus or ()])
     # Without the model a link's rate is unknown, not some usual rate.
     per_link = gpu.nvlink_link_bytes_per_s if gpu and gpu.nvlink_link_bytes_per_s else math.nan
     mesh = []
-    kind = "xgmi" if gpu is not None and gpu.name.startswith("MI") else "nvlink"
+    amd = gpu.link_protocol == "xgmi" if gpu is not None else is_amd(facts)
+    kind = "xgmi" if amd else "nvlink"
     for pair in pairs:
         a, b = f"gpu{pair.a}", f"gpu{pair.b}"
         mesh += [LocalLink(t, h, kind, per_link * pair.count) for t, h in ((a, b), (b, a))]

@@ -1,6 +1,7 @@
 """Levels, rails and units of a switched fabric, from its cables and host names alone.
 
-No switch name is read. A *leaf* is a switch with a host adapter; the level of any other switch is
+No switch name is read (their order settles which of two leaves is which where nothing else does).
+A *leaf* is a switch with a host adapter; the level of any other switch is
 its distance from the nearest leaf. Two leaves that serve the same hosts are two *rails* of one
 *unit* (hosts under one set of leaves). Both are decided by most hosts of a leaf, so that a few
 wrong cables neither join two units nor move a rail; the wrong cables become findings.
@@ -14,20 +15,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from meshwright.cluster.facts import Facts
-from meshwright.cluster.switch_faults import FaultFinder, MissingLeaf, Pod
+from meshwright.cluster.facts import Facts, Nic
+from meshwright.cluster.switch_doubts import DoubtFinder
+from meshwright.cluster.switch_faults import FaultFinder, MissingLeaf, MissingPlane, Pod
 from meshwright.cluster.switch_swaps import Plug, SwapFinder
+from meshwright.cluster.switch_units import Units, components_of
 from meshwright.findings import Finding
 
-_MAX_LEAVES_OF_HOST = 32
-"""A "host" with adapters on more leaves is a name many machines share; it has no vote."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
+
+_LEAST_HOSTS = 3
+"""Fewer hosts do not tell that their unit lacks a plane."""
 
 _Key = tuple[int, ...]
 """Numbers in an adapter's name, then its port: the order of a host's adapters."""
@@ -48,6 +49,8 @@ class SwitchLevels(msgspec.Struct, frozen=True):
     """From 0, in the natural order of the units' first host names; leaves without a named host
     come last, each a unit of its own."""
     findings: tuple[Finding, ...] = ()
+    unit_of_host: dict[str, int] = {}
+    """The unit in which a host has most of its leaves, or to which it seems to belong."""
 
 
 def derive_levels(facts: Facts) -> SwitchLevels:
@@ -58,19 +61,22 @@ def derive_levels(facts: Facts) -> SwitchLevels:
     fabric = Cabling(facts)
     levels = fabric.levels()
     leaves = [switch for switch, level in levels.items() if level == 0]
-    units = _Units(leaves, fabric.plugs)
+    units = Units(leaves, fabric.plugs, fabric.names)
     rails = _Rails(units, fabric.plugs)
     faults = FaultFinder(facts.path, fabric.names)
     swaps = SwapFinder(facts.path, fabric.names, fabric.plugs)
     findings = (
         *(faults.rails_unknown(unit, alike) for unit, alike in rails.unknown.items()),
         *(faults.leaf_missing(missing) for missing in rails.missing),
-        *swaps.findings(units.home, units.unit_of_leaf),
+        *map(faults.plane_missing, rails.missing_planes),
+        *swaps.findings(units.home, units.unit_of_leaf, units.hosts_in_doubt),
+        *map(DoubtFinder(facts.path, fabric.names).finding, units.doubts),
+        *faults.units_not_judged(units.unjudged),
         *faults.spine_cables(_pods(levels, fabric.trunks)),
         *faults.without_hosts(levels),
     )
     return SwitchLevels(
-        levels, fabric.leaf_of_nic, rails.rail_of_leaf, units.unit_of_leaf, findings
+        levels, fabric.leaf_of_nic, rails.rail_of_leaf, units.unit_of_leaf, findings, units.home
     )
 
 
@@ -86,29 +92,35 @@ class Cabling:
         self.nameless: Counter[str] = Counter()
         """Cables of adapters without a host's name, by leaf."""
         hosts = {nic.guid: nic for nic in facts.nics or () if nic.guid is not None}
-        words: dict[str, tuple[str, _Key]] = {}
-        first_port: dict[str, int] = {}
+        self._slots: dict[tuple[str, int], tuple[str, _Key]] = {}
+        self._first_port: dict[str, int] = {}
         for cable in facts.cables or ():
-            ends = ((cable.a, cable.a_port), (cable.b, cable.b_port))
-            for (near, near_port), (far, port) in (ends, ends[::-1]):
-                nic = hosts.get(far)
-                if near not in self.names or nic is None:
-                    continue
-                self.leaves[near] = None
-                number = port or 0
-                if number < first_port.get(far, number + 1):
-                    first_port[far] = number
-                    self.leaf_of_nic[far] = near
-                if nic.host is None:
-                    self.nameless[near] += 1
-                else:
-                    family, key = words.setdefault(nic.name, _numbers(nic.name))
-                    slot = (*key, number)
-                    self.plugs.append(
-                        Plug(nic.host, near, nic.name, family, slot, near_port, port, far)
-                    )
-            if cable.a in self.names and cable.b in self.names and cable.a != cable.b:
-                self.trunks[min(cable.a, cable.b), max(cable.a, cable.b)] += 1
+            a, b = cable.a, cable.b
+            a_is_switch, b_is_switch = a in self.names, b in self.names
+            if a_is_switch and (nic := hosts.get(b)) is not None:
+                self._plug(a, cable.a_port, nic, cable.b_port)
+            if b_is_switch and (nic := hosts.get(a)) is not None:
+                self._plug(b, cable.b_port, nic, cable.a_port)
+            if a_is_switch and b_is_switch and a != b:
+                pair = (a, b) if a < b else (b, a)
+                self.trunks[pair] = self.trunks.get(pair, 0) + 1
+
+    def _plug(self, leaf: str, leaf_port: int | None, nic: Nic, port: int | None) -> None:
+        far = str(nic.guid)
+        self.leaves[leaf] = None
+        number = port or 0
+        if number < self._first_port.get(far, number + 1):
+            self._first_port[far] = number
+            self.leaf_of_nic[far] = leaf
+        if nic.host is None:
+            self.nameless[leaf] += 1
+            return
+        known = self._slots.get((nic.name, number))
+        if known is None:
+            family, key = _numbers(nic.name)
+            known = self._slots[nic.name, number] = (family, (*key, number))
+        family, slot = known
+        self.plugs.append(Plug(nic.host, leaf, nic.name, family, slot, leaf_port, port, far))
 
     def levels(self) -> dict[str, int]:
         """Return each switch's distance from the leaves, in the order of the source."""
@@ -133,156 +145,10 @@ def _numbers(name: str) -> tuple[str, _Key]:
     return "#".join(parts[::2]), tuple(int(part) for part in parts[1::2])
 
 
-def _natural(name: str) -> tuple[tuple[str, int], ...]:
-    """Return a sort key by which ``n9`` stands before ``n10``."""
-    parts = _DIGITS.split(name)
-    numbers = [*(int(part) for part in parts[1::2]), -1]
-    return tuple(zip(parts[::2], numbers, strict=True))
-
-
-class _Units:
-    """Leaves joined into units by the hosts they share."""
-
-    def __init__(self, leaves: list[str], plugs: list[Plug]) -> None:
-        self.leaves = leaves
-        self.position = {leaf: index for index, leaf in enumerate(leaves)}
-        leaves_of_host: dict[str, set[str]] = defaultdict(set)
-        keys: dict[str, Counter[tuple[str, _Key]]] = defaultdict(Counter)
-        for plug in plugs:
-            leaves_of_host[plug.host].add(plug.leaf)
-            keys[plug.leaf][plug.family, plug.key] += 1
-        self.leaves_of_host = leaves_of_host
-        self.usual_keys = {leaf: _usual(counts) for leaf, counts in keys.items()}
-        labels = self._join()
-        self._attach(labels)
-        self.unit_of_leaf = self._number(labels)
-        self.leaves_of_unit: dict[int, list[str]] = defaultdict(list)
-        for leaf, unit in self.unit_of_leaf.items():
-            self.leaves_of_unit[unit].append(leaf)
-        self.home = {host: self._home(leaves) for host, leaves in leaves_of_host.items()}
-        self.first_host: dict[int, str] = {}
-        for host in sorted(self.home, key=_natural):
-            self.first_host.setdefault(self.home[host], host)
-
-    def _join(self) -> npt.NDArray[np.int64]:
-        """Return a label for each leaf: leaves share one when most hosts of both are the same."""
-        voters = [
-            sorted(self.position[leaf] for leaf in leaves)
-            for leaves in self.leaves_of_host.values()
-            if 2 <= len(leaves) <= _MAX_LEAVES_OF_HOST
-        ]
-        count = len(self.leaves)
-        if not voters:
-            return np.arange(count, dtype=np.int64)
-        leaf = np.fromiter((item for row in voters for item in row), dtype=np.int64)
-        host = np.repeat(np.arange(len(voters)), [len(row) for row in voters])
-        size = np.bincount(leaf, minlength=count)
-        pairs = [
-            leaf[:-step][same] * count + leaf[step:][same]
-            for step in range(1, min(_MAX_LEAVES_OF_HOST, len(leaf)))
-            if (same := host[:-step] == host[step:]).any()
-        ]
-        codes, shared = np.unique(np.concatenate(pairs), return_counts=True)
-        one, other = codes // count, codes % count
-        joined = shared * 2 > np.maximum(size[one], size[other])
-        edges = zip(one[joined].tolist(), other[joined].tolist(), strict=True)
-        return np.array(_components(count, edges), dtype=np.int64)
-
-    def _attach(self, labels: npt.NDArray[np.int64]) -> None:
-        """Give a leaf left alone (few of its hosts are named) to the unit of most of its hosts.
-
-        Only where the unit has no leaf of that adapter yet; this never joins two units.
-        """
-        size = np.bincount(labels, minlength=len(labels))
-        alone = [leaf for leaf in self.leaves if size[labels[self.position[leaf]]] == 1]
-        if len(alone) == len(self.leaves):
-            return
-        taken: dict[int, set[tuple[str, _Key]]] = defaultdict(set)
-        votes: dict[str, Counter[int]] = {leaf: Counter() for leaf in alone}
-        for leaf in self.leaves:
-            if leaf not in votes and leaf in self.usual_keys:
-                taken[int(labels[self.position[leaf]])].add(self.usual_keys[leaf])
-        for leaves in self.leaves_of_host.values():
-            if len(leaves) > _MAX_LEAVES_OF_HOST:
-                continue
-            others = Counter(int(labels[self.position[x]]) for x in leaves if x not in votes)
-            for leaf in leaves & votes.keys():
-                votes[leaf][_first_most(others)] += 1
-        for leaf, ballot in votes.items():
-            unit = _first_most(ballot)
-            key = self.usual_keys.get(leaf)
-            if unit < 0 or key is None or ballot[unit] * 2 <= ballot.total():
-                continue
-            if key not in taken[unit]:
-                taken[unit].add(key)
-                labels[self.position[leaf]] = unit
-
-    def _number(self, labels: npt.NDArray[np.int64]) -> dict[str, int]:
-        """Return unit numbers, by their first host in natural order, nameless ones last."""
-        first: dict[int, tuple[tuple[str, int], ...]] = {}
-        for host, leaves in self.leaves_of_host.items():
-            key = _natural(host)
-            for leaf in leaves:
-                label = int(labels[self.position[leaf]])
-                # a host's own unit holds most of its leaves; a stray cable must not count
-                if len(leaves) > 1 and not self._is_home(label, leaves, labels):
-                    continue
-                if label not in first or key < first[label]:
-                    first[label] = key
-        order = list(dict.fromkeys(labels.tolist()))
-        order.sort(key=lambda label: (label not in first, first.get(label, ())))
-        rank = {label: index for index, label in enumerate(order)}
-        return {leaf: rank[int(labels[index])] for leaf, index in self.position.items()}
-
-    def _is_home(self, label: int, leaves: set[str], labels: npt.NDArray[np.int64]) -> bool:
-        here = sum(int(labels[self.position[leaf]]) == label for leaf in leaves)
-        return here * 2 > len(leaves)
-
-    def _home(self, leaves: set[str]) -> int:
-        """Return the unit in which a host has most of its leaves."""
-        return _first_most(Counter(self.unit_of_leaf[leaf] for leaf in sorted(leaves)))
-
-
-def _usual(counts: Counter[tuple[str, _Key]]) -> tuple[str, _Key]:
-    """Return the first adapter, in order, of those that are usual on a leaf.
-
-    Usual: at least half as frequent as the most frequent one, of the most frequent family.
-    """
-    families: Counter[str] = Counter()
-    for (family, _), count in counts.items():
-        families[family] += count
-    family = min(families, key=lambda name: (-families[name], name))
-    own = {key: count for (name, key), count in counts.items() if name == family}
-    most = max(own.values())
-    return family, min(key for key, count in own.items() if count * 2 >= most)
-
-
-def _first_most(counts: Counter[int]) -> int:
-    """Return the most frequent item, the smallest of equals; -1 when there is none."""
-    return min(counts, key=lambda item: (-counts[item], item), default=-1)
-
-
-def _components(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return for each of ``count`` items the smallest item of its connected component."""
-    parent = list(range(count))
-
-    def find(item: int) -> int:
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
-    for one, other in edges:
-        a, b = find(one), find(other)
-        parent[max(a, b)] = min(a, b)
-    return [find(item) for item in range(count)]
-
-
 def _usual_sets(
-    sets: Iterable[tuple[str, frozenset[_Key]]],
+    counts: Counter[tuple[str, frozenset[_Key]]],
 ) -> dict[str, list[frozenset[_Key]]]:
     """Return, by family, the adapter sets that a tenth of the family's units or more have."""
-    counts = Counter(sets)
     totals: Counter[str] = Counter()
     for (family, _), count in counts.items():
         totals[family] += count
@@ -296,11 +162,12 @@ def _usual_sets(
 class _Rails:
     """Rail numbers of the leaves, the same for the same adapters in all units."""
 
-    def __init__(self, units: _Units, plugs: list[Plug]) -> None:
+    def __init__(self, units: Units, plugs: list[Plug]) -> None:
         self.units = units
         self.unknown: dict[int, list[str]] = {}
         """Leaves of the units whose rails cannot be told."""
         self.missing: list[MissingLeaf] = []
+        self.missing_planes: list[MissingPlane] = []
         self.rail_of_leaf = dict.fromkeys(units.leaves, 0)
         self.hosts = Counter(units.home.values())
         self.labels: dict[tuple[str, _Key], str] = {}
@@ -311,22 +178,31 @@ class _Rails:
             for unit, leaves in units.leaves_of_unit.items()
             if len(leaves) > 1 and (own := self._adapters(unit, leaves)) is not None
         }
-        self.usual_sets = _usual_sets(
-            (family, frozenset(keys)) for family, keys in adapters.values()
-        )
+        sets = Counter((family, frozenset(keys)) for family, keys in adapters.values())
+        self.usual_sets = _usual_sets(sets)
+        self.count_of_set = sets.copy()
         sizes = Counter(len(keys) for _, keys in adapters.values())
         most = max(sizes, key=lambda size: (sizes[size], size), default=0)
+        alone = {
+            unit: units.usual_keys[leaves[0]]
+            for unit, leaves in units.leaves_of_unit.items()
+            if len(leaves) == 1 and leaves[0] in units.one_adapter
+        }
+        self.count_of_set += Counter((family, frozenset({key})) for family, key in alone.values())
+        for unit, (family, key) in alone.items():
+            self._plane(unit, family, frozenset({key}))
         for unit, (family, keys) in adapters.items():
             self._number(unit, family, keys, most)
 
     def _number(self, unit: int, family: str, keys: dict[_Key, str], most: int) -> None:
         """Give a unit's leaves their rails and note the leaves that it lacks."""
-        full = self._fullest(family, frozenset(keys))
+        whole = self._plane(unit, family, frozenset(keys))
+        full = whole or self._fullest(family, frozenset(keys))
         order = sorted(full) + sorted(set(keys) - full)
         rail = {key: index for index, key in enumerate(order)}
         for key, leaf in keys.items():
             self.rail_of_leaf[leaf] = rail[key]
-        missing = [key for key in order if key not in keys]
+        missing = [key for key in order if key not in keys and whole is None]
         for key in missing:
             self._lacks(unit, rail[key], self.labels[family, key])
         if not missing and len(keys) < most < len(keys) * 2:
@@ -354,6 +230,22 @@ class _Rails:
         below = [other for other in usual if other < keys]
         return max(above or below or [keys], key=lambda other: (len(other), sorted(other)))
 
+    def _plane(self, unit: int, family: str, keys: frozenset[_Key]) -> frozenset[_Key] | None:
+        """Return the adapters with a port more that as many units have or more, and note the port."""
+        adapters = sorted({key[:-1] for key in keys})
+        for other in self.usual_sets.get(family, []):
+            ports = {key[-1] for key in other - keys}
+            whole = {*keys, *((*adapter, port) for adapter in adapters for port in ports)}
+            common = self.count_of_set[family, other] >= self.count_of_set[family, keys]
+            if len(ports) == 1 and whole == other and common and self.hosts[unit] >= _LEAST_HOSTS:
+                port = min(ports)
+                names = tuple(self.labels[family, (*adapter, port)] for adapter in adapters)
+                hosts = tuple(self.units.hosts_of_unit[unit])
+                others = self.count_of_set[family, other]
+                self.missing_planes.append(MissingPlane(unit, port, names, hosts, others))
+                return other
+        return None
+
     def _lacks(self, unit: int, rail: int | None, adapter: str | None) -> None:
         first = self.units.first_host.get(unit, "-")
         self.missing.append(MissingLeaf(unit, rail, adapter, self.hosts[unit], first))
@@ -367,7 +259,7 @@ def _pods(levels: dict[str, int], trunks: Counter[tuple[str, str]]) -> list[Pod]
         if levels.get(pair[0]) == 0 and levels.get(pair[1]) == 1:
             cables[pair] = count
     nodes = {node: index for index, node in enumerate(dict.fromkeys(x for p in cables for x in p))}
-    label = _components(len(nodes), ((nodes[a], nodes[b]) for a, b in cables))
+    label = components_of(len(nodes), ((nodes[a], nodes[b]) for a, b in cables))
     pods: dict[int, dict[tuple[str, str], int]] = defaultdict(dict)
     for pair, count in cables.items():
         pods[label[nodes[pair[0]]]][pair] = count

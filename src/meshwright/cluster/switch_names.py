@@ -1,10 +1,19 @@
-"""Names of hosts and switches that follow from their numbers, made when asked for."""
+"""Names of hosts and switches: short ones, and those that follow from numbers, made when asked for."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import overload
+
+_MANAGED = re.compile(r"MF0;(?P<name>[^:;]+):[^:;/]+/U[0-9]+\Z")
+
+
+def short_name(name: str) -> str:
+    """Return what people call a managed switch: ``LEAF-1`` of ``MF0;LEAF-1:MQM9700/U1``."""
+    match = _MANAGED.match(name)
+    return match["name"] if match else name
 
 
 class MadeNames(Sequence[str]):
@@ -21,9 +30,10 @@ class MadeNames(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self.name(i) for i in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
             raise IndexError(index)
-        return self.name(index)
+        return self.name(place)
 
 
 class TierNames(MadeNames):

@@ -13,6 +13,7 @@ over them, so the leaves of one unit and rail on all planes are one leaf to the 
 
 from __future__ import annotations
 
+import bisect
 import math
 
 import msgspec
@@ -27,6 +28,12 @@ Longs = NDArray[np.int64]
 AnyInts = NDArray[np.integer]
 DEFAULT_RADIX = 64
 """Ports of a switch: Quantum-2 and Spectrum-4 at 400 Gbit/s."""
+MAX_CABLES = 1 << 23
+"""Cables between switches, all planes together: four times those of 131,072 GPUs on eight planes."""
+
+
+class TooManyCablesError(ValueError):
+    """A fabric of more than ``MAX_CABLES`` cables."""
 
 
 class TierShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +104,12 @@ class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
         given = self.core_cables_per_leaf
         return float(self.uplinks) if given is None else given
 
+    @property
+    def cables(self) -> int:
+        """Cables between switches, all planes together (those to the core within one a pod)."""
+        core = max(round(self.leaves * self.up_per_leaf), self.pods if self.core_switches else 0)
+        return (self.leaves * self.uplinks + core) * self.planes
+
     def core_cables(self, leaves_in_pod: Longs) -> Longs:
         """Return the cables of each pod to the core, on one plane."""
         counts: Longs = np.rint(leaves_in_pod * self.up_per_leaf).astype(np.int64)
@@ -105,9 +118,27 @@ class TierPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_tiers(shape: TierShape) -> TierPlan:
-    """Return the sizes of the fabric; see the module docstring."""
+    """Return the sizes of the fabric; see the module docstring.
+
+    Raises ``TooManyCablesError``, before anything is built.
+    """
+    plan = _planned(shape)
+    _refuse_above(plan.cables)
+    return plan
+
+
+def _refuse_above(cables: int) -> None:
+    if cables > MAX_CABLES:
+        raise TooManyCablesError(
+            f"the fabric has {cables:,} cables between switches; at most {MAX_CABLES:,} are drawn"
+        )
+
+
+def _planned(shape: TierShape) -> TierPlan:
     downlinks, uplinks = _leaf_cable_counts(shape)
     units, leaves = _joined_leaves(shape)
+    # Spines are sought among the divisors of the uplinks: a bound on those comes first.
+    _refuse_above(units * shape.rails * uplinks * shape.planes)
     if leaves == 1:
         return _plan(shape, (0, units, 0, 0))
     in_one_pod = units <= (shape.units_per_pod or 0)
@@ -147,14 +178,18 @@ def leaf_ports(shape: TierShape) -> int:
 
 def fit_unit(shape: TierShape) -> TierShape:
     """Return the shape with the largest unit, no larger than asked, whose leaves have the ports."""
-    for per_unit in range(min(shape.hosts_per_unit, shape.hosts), 0, -1):
-        if per_unit == shape.hosts:
-            smaller = shape
-        else:
-            smaller = msgspec.structs.replace(shape, hosts_per_unit=per_unit)
-        if leaf_ports(smaller) <= shape.radix:
-            return smaller
-    return msgspec.structs.replace(shape, hosts_per_unit=1)
+    largest = min(shape.hosts_per_unit, shape.hosts)
+    if largest == shape.hosts:  # a lone unit may need no ports upwards
+        if leaf_ports(shape) <= shape.radix:
+            return shape
+        largest -= 1
+
+    def ports(per_unit: int) -> int:
+        return leaf_ports(msgspec.structs.replace(shape, hosts_per_unit=per_unit))
+
+    # The more hosts, the more ports: those that fit come first.
+    fitting = bisect.bisect_right(range(1, largest + 1), shape.radix, key=ports)
+    return msgspec.structs.replace(shape, hosts_per_unit=max(fitting, 1))
 
 
 def _plan(

@@ -12,12 +12,14 @@ import numpy as np
 from meshwright.cluster.build import HostSet, Wiring
 from meshwright.cluster.cluster_presets import fabric_of_preset
 from meshwright.cluster.degraded import degradations
+from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts, Nic
 from meshwright.cluster.join.tree_heights import edges_of, heights, hosts_below
 from meshwright.cluster.network import Cables, GraphNetwork, Network, components
 from meshwright.cluster.node import NodeType
 from meshwright.cluster.sections import FabricSection
 from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.table_faults import table_findings
 from meshwright.cluster.table_graph import TableGraph
 from meshwright.cluster.table_network import table_network
@@ -25,49 +27,97 @@ from meshwright.cluster.tier_findings import preset_findings
 from meshwright.cluster.tiers import (
     DEFAULT_RADIX,
     TierShape,
+    TooManyCablesError,
     fit_unit,
     plan_tiers,
     tiered_network,
 )
 from meshwright.cluster.trunks import trunk_cables
+from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
+from meshwright.units import plural
 
 PlaceOf = Callable[[str], Place]
-_MANAGED = re.compile(r"MF0;(?P<name>[^:;]+):[^:;/]+/U\d+\Z")
 
 
-def _nic_rate(node: NodeType) -> float:
-    rates = [nic.rate_bytes_per_s for nic in node.nics if nic.rate_bytes_per_s]
-    return max(rates, default=float("nan"))
+def _serving_rates(node: NodeType) -> list[float | None]:
+    """Return the rates of the NICs that serve GPUs."""
+    return [node.nics[nic].rate_bytes_per_s for nic in node.serving_nics()]
+
+
+def _host_nics(
+    hosts: HostSet, leaf_of_rail: np.ndarray, findings: list[Finding]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return leaf and rail of every NIC; rail r is the r-th NIC of a host that serves a GPU.
+
+    ``leaf_of_rail`` is ``[host, rail]`` (or ``[host, 1]``). NICs that serve no GPU hang nowhere.
+    """
+    node = hosts.types[0]
+    serving = np.array(node.serving_nics(), dtype=np.int64)
+    leaf = np.full((len(hosts.names), len(node.nics)), -1, dtype=np.int32)
+    rail = np.full_like(leaf, -1)
+    leaf[:, serving] = leaf_of_rail
+    rail[:, serving] = np.arange(len(serving), dtype=np.int32)
+    if len(serving) < len(node.nics) and len(hosts.names) > 1:
+        findings.append(_serve_no_gpu(node))
+    return leaf.ravel(), rail.ravel()
+
+
+def _serve_no_gpu(node: NodeType) -> Finding:
+    serving = node.serving_nics()
+    others = [nic.name for at, nic in enumerate(node.nics) if at not in serving]
+    verb = "serves" if len(others) == 1 else "serve"
+    message = (
+        f"{plural(len(others), 'NIC')} of {len(node.nics)} in each host {verb} no GPU (management, storage or "
+        f"virtual functions: {some(others, 4)}) and {'is' if len(others) == 1 else 'are'} left out of the fabric"
+    )
+    return Finding(
+        "topology/nics-without-gpu",
+        Severity.NOTE,
+        Place(subject="cluster.fabric"),
+        message,
+        {"nics": len(node.nics), "left_out": len(others), "names": [*others[:100]]},
+        "fabric: {from: ibnetdiscover.txt}, where they are joined by name",
+    )
 
 
 def preset_wiring(
-    kind: str, hosts: HostSet, fabric: FabricSection, hosts_per_unit: int, findings: list[Finding]
+    kind: str,
+    hosts: HostSet,
+    fabric: FabricSection,
+    hosts_per_unit: int,
+    findings: list[Finding],
+    place: PlaceOf,
 ) -> Wiring:
-    """Return the wiring of a regular fabric; NIC r of a host hangs on rail r."""
+    """Return the wiring of a regular fabric; the r-th NIC of a host that serves GPUs is on rail r.
+
+    Raises ``InputError`` for a fabric of too many cables.
+    """
     named = fabric_of_preset(fabric)
     kind = named.preset or kind
-    node = hosts.types[0]
-    nics = len(node.nics)
+    rates = [rate for rate in _serving_rates(hosts.types[0]) if rate]
     shape = _shape(kind, hosts, named, hosts_per_unit)
-    plan = plan_tiers(shape)
+    try:
+        plan = plan_tiers(shape)
+    except TooManyCablesError as error:
+        key = "fabric.hosts_per_unit" if shape.full_units else "fabric"
+        remedy = "smaller units, fewer planes or more oversubscription"
+        raise InputError(Problem(place(key), str(error), remedy=remedy)) from None
     findings += preset_findings(shape, plan)
     network = tiered_network(
         plan,
-        _nic_rate(node) / plan.planes,
+        max(rates, default=float("nan")) / plan.planes,
         Origin.ASSUMED if fabric.preset is None else Origin.STATED,
     )
-    host = np.repeat(np.arange(shape.hosts, dtype=np.int32), nics)
-    nic = np.tile(np.arange(nics, dtype=np.int32), shape.hosts)
-    rail = nic if shape.rails > 1 else np.zeros_like(nic)
-    leaf = host // shape.hosts_per_unit * shape.rails + rail
-    return Wiring(network, leaf.astype(np.int32), nic)
+    unit = np.arange(shape.hosts, dtype=np.int32)[:, None] // shape.hosts_per_unit
+    leaf = unit * shape.rails + np.arange(shape.rails, dtype=np.int32)
+    return Wiring(network, *_host_nics(hosts, leaf, findings))
 
 
 def _shape(kind: str, hosts: HostSet, fabric: FabricSection, hosts_per_unit: int) -> TierShape:
     """Return what a preset's fabric must join; a unit that nobody gave shrinks to the switches."""
-    nics, count = len(hosts.types[0].nics), len(hosts.names)
+    nics, count = len(hosts.types[0].serving_nics()), len(hosts.names)
     per_unit = fabric.hosts_per_unit or hosts_per_unit
     per_unit = per_unit if fabric.full_units else min(per_unit, count)
     pod = fabric.hosts_per_pod
@@ -113,16 +163,15 @@ def facts_wiring(
 def _tree_wiring(
     facts: Facts, hosts: HostSet, fabric: FabricSection, findings: list[Finding], place: PlaceOf
 ) -> Wiring:
-    """All NICs of a host hang on its leaf: a scheduler's tree knows no rails and no cables."""
+    """NICs that serve GPUs hang on the host's leaf: a scheduler's tree knows no rails and no cables."""
     tree = facts.tree or ()
-    node = hosts.types[0]
     leaves = [index for index, switch in enumerate(tree) if switch.hosts]
     leaf_of_host = {host: leaf for leaf, index in enumerate(leaves) for host in tree[index].hosts}
     pairs = edges_of(tree)
     lower = np.array([pair[0] for pair in pairs], dtype=np.int32)
     upper = np.array([pair[1] for pair in pairs], dtype=np.int32)
     width = hosts_below(len(tree), pairs, {i: len(s.hosts) for i, s in enumerate(tree)})
-    per_host = sum(nic.rate_bytes_per_s or float("nan") for nic in node.nics)
+    per_host = sum(rate or float("nan") for rate in _serving_rates(hosts.types[0]))
     over = fabric.oversubscription or 1.0
     # A switch without hosts below it has no NICs to be sized by: its uplink's rate is unknown.
     rates = np.array(
@@ -144,10 +193,8 @@ def _tree_wiring(
         num_switches=len(tree),
     )
     findings.append(_tree_note(place, over))
-    nics = len(node.nics)
-    leaf = np.repeat([leaf_of_host.get(name, -1) for name in hosts.names], nics).astype(np.int32)
-    rail = np.tile(np.arange(nics, dtype=np.int32), len(hosts.names))
-    return Wiring(network, leaf, rail)
+    leaf = np.array([leaf_of_host.get(name, -1) for name in hosts.names], dtype=np.int32)
+    return Wiring(network, *_host_nics(hosts, leaf[:, None], findings))
 
 
 def _tree_note(place: PlaceOf, over: float) -> Finding:
@@ -242,12 +289,6 @@ def _partial_hosts(partial: list[str], leaf: np.ndarray, place: PlaceOf) -> Find
     )
 
 
-def _short(name: str) -> str:
-    """Return the part of a managed switch's description that people use: ``MF0;LEAF-1:MQM9700/U1``."""
-    match = _MANAGED.match(name)
-    return match["name"] if match else name
-
-
 def _graph(facts: Facts, levels: SwitchLevels) -> tuple[GraphNetwork, dict[str, int]]:
     switches = facts.switches or ()
     number = {switch.id: index for index, switch in enumerate(switches)}
@@ -264,7 +305,7 @@ def _graph(facts: Facts, levels: SwitchLevels) -> tuple[GraphNetwork, dict[str, 
     component = components(len(switches), lower, upper)[switch_of_leaf]
     names: tuple[Literal["leaf-spine"], Literal["spine-core"]] = ("leaf-spine", "spine-core")
     network = GraphNetwork(
-        switch_names=[_short(switch.name) for switch in switches],
+        switch_names=[short_name(switch.name) for switch in switches],
         switch_of_leaf=switch_of_leaf,
         unit_of_leaf=np.array([levels.unit_of_leaf[leaf] for leaf in leaves], dtype=np.int32),
         pod_of_leaf=component,

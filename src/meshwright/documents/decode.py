@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
@@ -12,7 +13,7 @@ from meshwright.documents.constraints import Refused, called, check
 from meshwright.documents.decoded import Decoded, joined
 from meshwright.documents.nearest import nearest
 from meshwright.documents.nodes import Document, Entry, MappingNode, Node, ScalarNode, SequenceNode
-from meshwright.documents.scalar_types import describe_node, describe_type, scalar
+from meshwright.documents.scalar_types import describe_node, describe_type, is_plain, scalar
 from meshwright.documents.source import ProblemList, shown
 from meshwright.errors import InputError
 
@@ -67,10 +68,11 @@ class _Decoder:
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self.problems = ProblemList()
         self._aliases = aliases
-        self._fields: dict[type, dict[str, msgspec.structs.FieldInfo]] = {}
 
     def value(self, node: Node, hint: Any, path: str) -> Any:
         """Return the value of a node as a type, or ``_FAILED`` with its problems listed."""
+        if isinstance(node, ScalarNode) and is_plain(node.value, hint):
+            return node.value
         try:
             raw = _raw_kind(hint)
             if raw is not None and not (_is_null(node) and NoneType in get_args(hint)):
@@ -92,30 +94,17 @@ class _Decoder:
         candidates = [(kind, marks) for kind, marks in _members(hint) if _is_mapping(kind)]
         if not candidates:
             raise _mismatch(node, hint)
-        kind, marks = min(candidates, key=lambda candidate: self._distance(node, candidate[0]))
+        kind, marks = candidates[0]
+        if len(candidates) > 1:
+            kind, marks = min(candidates, key=lambda one: _distance(node, one[0]))
         read = self._struct if _is_struct(kind) else self._dict
         value = read(node, kind, path)
         if value is not _FAILED:
             check(value, marks)
         return value
 
-    def _distance(self, node: MappingNode, kind: Any) -> float:
-        """Count the keys by which a mapping misses a type; a dict comes after a perfect struct."""
-        if not _is_struct(kind):
-            return 0.5
-        fields = self._fields_of(kind)
-        missing = sum(info.required and key not in node.entries for key, info in fields.items())
-        return missing + sum(key not in fields for key in node.entries)
-
-    def _fields_of(self, struct_type: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-        """Return the fields by the key that the user writes."""
-        if struct_type not in self._fields:
-            infos = msgspec.structs.fields(struct_type)
-            self._fields[struct_type] = {info.encode_name: info for info in infos}
-        return self._fields[struct_type]
-
     def _struct(self, node: MappingNode, struct_type: type[msgspec.Struct], path: str) -> Any:
-        fields = self._fields_of(struct_type)
+        fields = _fields_of(struct_type)
         values: dict[str, Any] = {}
         failed = False
         for key, entry in node.entries.items():
@@ -186,6 +175,21 @@ class _Decoder:
         value = tuple(values) if (get_origin(kind) or kind) is tuple else values
         check(value, marks)
         return value
+
+
+@functools.cache
+def _fields_of(struct_type: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the fields by the key that the user writes."""
+    return {info.encode_name: info for info in msgspec.structs.fields(struct_type)}
+
+
+def _distance(node: MappingNode, kind: Any) -> float:
+    """Count the keys by which a mapping misses a type; a dict comes after a perfect struct."""
+    if not _is_struct(kind):
+        return 0.5
+    fields = _fields_of(kind)
+    missing = sum(info.required and key not in node.entries for key, info in fields.items())
+    return missing + sum(key not in fields for key in node.entries)
 
 
 def _mismatch(node: Node, hint: Any) -> Refused:

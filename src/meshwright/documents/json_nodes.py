@@ -21,6 +21,9 @@ from meshwright.errors import InputError
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\.)*+"')
+_KEY = re.compile(r'[ \t\n\r]*+(?P<key>"[^"\\\x00-\x1f]*+")[ \t\n\r]*+:[ \t\n\r]*+')
+"""A key without escapes, its colon, and the space up to the value."""
+_COMMA = re.compile(r"[ \t\n\r]*+,")
 _SCALAR = re.compile(
     r"(?P<integer>-?(?:0|[1-9][0-9]*+))(?P<rest>(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)"
     r"(?![0-9A-Za-z_.+-])|(?P<word>true|false|null)(?![0-9A-Za-z_])"
@@ -96,27 +99,36 @@ class _Scanner:
         entries: dict[str, Entry] = {}
         closed = self._closes("}")
         while not closed:
-            if self._next() != '"':
-                self._wrong("expected a key in double quotes")
-            key_at = self._locate(self._offset)
-            key = self._string(key_at)
-            if self._next() != ":":
-                self._wrong("expected ':' after the key")
-            self._offset += 1
+            key, key_at = self._key()
             node = self.value(depth + 1)
             if key in entries:
                 self._report_twice(key, key_at, entries[key].at)
             else:
                 entries[key] = Entry(*key_at, node)
-            closed = self._closes("}") or self._comma("}")
+            closed = self._ends("}")
         return MappingNode(self._source, *at, entries)
+
+    def _key(self) -> tuple[str, At]:
+        """Step over a key and its colon; return it with its place."""
+        match = _KEY.match(self._text, self._offset)
+        if match is not None:
+            self._offset = match.end()
+            return match["key"][1:-1], self._locate(match.start("key"))
+        if self._next() != '"':
+            self._wrong("expected a key in double quotes")
+        at = self._locate(self._offset)
+        key = self._string(at)
+        if self._next() != ":":
+            self._wrong("expected ':' after the key")
+        self._offset += 1
+        return key, at
 
     def _array(self, at: At, depth: int) -> Node:
         items: list[Node] = []
         closed = self._closes("]")
         while not closed:
             items.append(self.value(depth + 1))
-            closed = self._closes("]") or self._comma("]")
+            closed = self._ends("]")
         return SequenceNode(self._source, *at, tuple(items))
 
     def _closes(self, bracket: str) -> bool:
@@ -125,12 +137,15 @@ class _Scanner:
         self._offset += 1
         return True
 
-    def _comma(self, bracket: str) -> bool:
-        """Step over a comma; return False, as the container goes on."""
-        if self._next() != ",":
+    def _ends(self, bracket: str) -> bool:
+        """Step over a comma, or the bracket that closes the container, and tell whether it does."""
+        match = _COMMA.match(self._text, self._offset)
+        if match is not None:
+            self._offset = match.end()
+            return False
+        if not self._closes(bracket):
             self._wrong(f"expected ',' or '{bracket}'")
-        self._offset += 1
-        return False
+        return True
 
     def _report_twice(self, key: str, at: At, first: At) -> None:
         message = f"key {shown(key)} stands twice, first at line {first[0]}, column {first[1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -85,6 +86,24 @@ def choices_of(hint: Any) -> tuple[Any, ...] | None:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return tuple(member.value for member in hint)
     return None
+
+
+def is_plain(value: ScalarValue, hint: Any) -> bool:
+    """Tell at once that ``scalar`` would return a value as it is; False is no answer."""
+    return type(value) in _plain_types(hint) and not is_oversized(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain_types(hint: Any) -> frozenset[type]:
+    """Return the types whose values a hint takes unchanged and unchecked."""
+    if get_origin(hint) in (Union, UnionType):
+        members = get_args(hint)
+        # Nodes and values as written are not for ``scalar`` to give.
+        raw = any(member in (Any, object, Node) for member in members)
+        return frozenset() if raw else frozenset().union(*map(_plain_types, members))
+    if hint is None or hint is NoneType:
+        return frozenset((NoneType,))
+    return frozenset((hint,)) if hint in (str, int, bool) else frozenset()
 
 
 def scalar(node: ScalarNode, hint: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from meshwright.documents.limits import MAX_EXCERPT, MAX_PROBLEMS, MAX_SHOWN
-from meshwright.errors import Problem
+from meshwright.errors import Problem, without_controls
 from meshwright.findings import Place
 
 At = tuple[int, int]
@@ -19,21 +19,19 @@ NEWLINE: Final = re.compile(r"\r?\n")
 YAML_NEWLINE: Final = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 """Line ends as both PyYAML parsers count them."""
 
-_UNSEEN = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-
 
 class Source:
     """A document's text with its file name; ``lines`` are split when first asked for."""
 
-    __slots__ = ("_lines", "_newline", "file", "text")
+    __slots__ = ("_last", "_lines", "_newline", "file", "text")
 
     def __init__(self, file: str, text: str, newline: re.Pattern[str] = NEWLINE) -> None:
         self.file = file
         self.text = text
         self._newline = newline
         self._lines: tuple[str, ...] | None = None
+        self._last = (1, 0)
+        """A line's number and where it starts."""
 
     def __repr__(self) -> str:
         return f"Source({self.file!r})"
@@ -48,16 +46,31 @@ class Source:
     def excerpt(self, at: At) -> str | None:
         """Return the line at ``at``, cut to ``MAX_EXCERPT`` characters around the column."""
         line, column = at
-        if not 1 <= line <= len(self.lines):
+        text = self._line(line)
+        if text is None:
             return None
-        text = self.lines[line - 1]
         if len(text) > MAX_EXCERPT:
             start = 0 if column <= MAX_EXCERPT * 3 // 4 else column - MAX_EXCERPT // 2
             end = start + MAX_EXCERPT - (start > 0)
             cut = text[start : end - 1] + "…" if end < len(text) else text[start:end]
             text = "…" + cut if start else cut
-        # A terminal must not obey what an untrusted file holds.
-        return _UNSEEN.sub(" ", text).rstrip() or None
+        return without_controls(text).rstrip() or None
+
+    def _line(self, line: int) -> str | None:
+        """Return one line, from 1; no other is kept, since there may be millions of short ones.
+
+        It is sought from the line asked for last, so that asking in order is linear all together.
+        """
+        number, start = self._last if self._last[0] <= line else (1, 0)
+        if line < 1:
+            return None
+        for end in self._newline.finditer(self.text, start):
+            if number == line:
+                self._last = number, start
+                return self.text[start : end.start()]
+            number, start = number + 1, end.end()
+        self._last = number, start
+        return self.text[start:] if number == line else None
 
     def place(self, at: At, subject: str | None = None) -> Place:
         """Return ``at`` as a place of this file."""

@@ -18,34 +18,52 @@ from meshwright.cluster.join.kinds import (
     has_places,
     in_order,
     is_fabric,
+    is_host,
     is_node,
     is_tables,
     is_tree,
     without_copies,
 )
 from meshwright.cluster.join.said import some
+from meshwright.cluster.natural_order import in_name_order
+from meshwright.cluster.rack_scale import DOMAINS_MISSING, rack_scale
 from meshwright.documents import dump_yaml
 from meshwright.errors import UsageError
 from meshwright.report.new_file import new_file
 
+_MISSING = "Not said by these files: "
+_NO_NODE = (
+    "# node: dgx-h100   # the name of a preset, or {from: topo.txt}: without it no job can use this"
+)
 _WRITTEN_OUT = 10_000
 """Hosts in domains up to which these are written by name, to be edited; beyond, as ``from:``."""
 
 
-def write_cluster(sources: Sequence[Facts], path: str) -> None:
-    """Write what the sources say as a cluster file; paths in it start at its folder.
+def write_cluster(sources: Sequence[Facts], path: str) -> str:
+    """Write what the sources say as a cluster file; return a line that says what stands in it.
 
-    Raises ``UsageError`` when no source describes a host or a fabric.
+    Paths in it start at its folder. Raises ``UsageError`` when no source describes a host or a fabric.
     """
-    document, missing = cluster_document(sources, Path(path).parent)
+    document, comments = cluster_document(sources, Path(path).parent)
     head = [f"# From {', '.join(Path(facts.path).name for facts in sources)}; edit as needed."]
-    head += [f"# Not said by these files: {text}" for text in missing]
+    head += [f"# {text}" for text in comments]
+    if "node" not in document:
+        head.append(_NO_NODE)
+    try:
+        content = ("\n".join(head) + "\n" + dump_yaml(document)).encode()
+    except UnicodeEncodeError:
+        names = "a file's name is no UTF-8 text, so a cluster file cannot name it: rename it"
+        raise UsageError(names) from None
     with new_file(path) as file:
-        file.write(("\n".join(head) + "\n" + dump_yaml(document)).encode())
+        file.write(content)
+    open_ends = sum(text.startswith(_MISSING) for text in comments)
+    left = "1 thing is" if open_ends == 1 else f"{open_ends} things are"
+    more = f"; {left} not said by the files (its first lines say what)" if open_ends else ""
+    return f"Wrote {path}: {', '.join(document)}{more}."
 
 
 def cluster_document(sources: Sequence[Facts], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the sections of a cluster file, and what is left for the user to add.
+    """Return the sections of a cluster file, and comments: what is left for the user to add or know.
 
     Every source that a job would use is named, in a list where there are several of one kind; no
     number that a file says is copied, so that the files stay the truth. The order of the sources
@@ -54,12 +72,13 @@ def cluster_document(sources: Sequence[Facts], folder: Path) -> tuple[dict[str, 
     kept = without_copies(in_order(sources))
     joined = join_sources(kept)
     document: dict[str, Any] = {}
-    missing = [*_node(document, kept, joined, folder), *_fabric(document, kept, joined, folder)]
+    comments = [*_node(document, kept, joined, folder), *_fabric(document, kept, joined, folder)]
     _domains(document, kept, folder)
     if not document:
         raise UsageError("no source describes a host, a fabric or NVLink domains: nothing to write")
-    missing += _left_out(kept, joined, document, folder)
-    return document, missing
+    if "nvlink_domains" not in document and any(rack_scale(one.facts) for one in joined.hosts):
+        comments.append(f"{_MISSING}{DOMAINS_MISSING}")
+    return document, [*comments, *_left_out(kept, joined, document, folder)]
 
 
 def _node(
@@ -68,17 +87,31 @@ def _node(
     by_path = {facts.path: facts for facts in sources}
     types = [one for one in joined.hosts if _is_node(one, by_path)]
     if not types:
-        return ["the host (node: a preset such as dgx-h100, or from: a file)"]
+        return [f"{_MISSING}the host (node: a preset such as dgx-h100, or from: a file)"]
     chosen = types[0]
-    files = [path for path in chosen.sources if path in by_path]
+    usual = len(types) > 1 and len(chosen.hosts) > len(types[1].hosts)
+    # The odd hosts' files stay in, so that what is read back names them.
+    written = [one for one in types if one is chosen or (usual and one.hosts)]
+    files = [path for one in written for path in one.sources if path in by_path]
     document["node"] = {"from": _from(files, folder), **_gpu(chosen.facts)}
-    missing = [] if "gpu" in document["node"] else ["the GPU model (node: {…, gpu: H100-SXM})"]
-    if len(types) > 1:
+    comments = []
+    if "gpu" not in document["node"]:
+        comments.append(f"{_MISSING}the GPU model (node: {{…, gpu: H100-SXM}})")
+    if usual:
+        odd = [host for one in types[1:] for host in one.hosts or (one.name,)]
+        comments.append(
+            f"All hosts are taken to be like {some(chosen.hosts, 3)}; {some(odd, 4)} "
+            f"differ{'s' if len(odd) == 1 else ''} (see topo)."
+        )
+    elif len(types) > 1:
         others = some([one.name for one in types[1:]], 3)
-        missing.append(f"which node type is meant: {chosen.name} is written, not {others}")
-    if len(chosen.hosts) > 1 and joined.fabric is None and joined.tree is None:
-        document["hosts"] = compress_hostlist(chosen.hosts)
-    return missing
+        comments.append(
+            f"{_MISSING}which node type is meant: {chosen.name} is written, not {others}"
+        )
+    hosts = in_name_order(host for one in written for host in one.hosts)
+    if len(hosts) > 1 and joined.fabric is None and joined.tree is None:
+        document["hosts"] = compress_hostlist(hosts)
+    return comments
 
 
 def _is_node(one: HostType, by_path: dict[str, Facts]) -> bool:
@@ -98,10 +131,10 @@ def _fabric(
         files = [facts for facts in placing if facts.format == placing[0].format]
         known = joined.tree
     if not files:
-        return ["the fabric (fabric: {preset: rail-optimized}, or from: a file)"]
+        return [f"{_MISSING}the fabric (fabric: {{preset: rail-optimized}}, or from: a file)"]
     document["fabric"] = {"from": _from([facts.path for facts in files], folder)}
     if known is not None and known.hosts:
-        document["allocation"] = compress_hostlist(known.hosts)
+        document["allocation"] = compress_hostlist(in_name_order(known.hosts))
     return []
 
 
@@ -118,26 +151,39 @@ def _domains(document: dict[str, Any], sources: Sequence[Facts], folder: Path) -
     for place in files[0].places or ():
         if place.nvlink_domain is not None:
             found.setdefault(place.nvlink_domain, []).append(place.host)
-    document["nvlink_domains"] = {name: compress_hostlist(hosts) for name, hosts in found.items()}
+    document["nvlink_domains"] = {
+        name: compress_hostlist(in_name_order(hosts)) for name, hosts in found.items()
+    }
 
 
 def _left_out(
     sources: Sequence[Facts], joined: Joined, document: dict[str, Any], folder: Path
 ) -> list[str]:
-    """Say which sources the cluster file does not name, and those that could not be joined."""
+    """Say of each source that the cluster file does not name why it does not."""
     used = set(_named(document))
     apart = {facts.path for facts in joined.apart}
     written_out = len(document.get("nvlink_domains") or {}) and "from" not in _section(document)
-    lost = [
-        facts.path
-        for facts in sources
-        if os.path.relpath(facts.path, folder) not in used
-        and not (written_out and has_domains(facts))
+    why: dict[str, list[str]] = {}
+    for facts in sources:
+        if os.path.relpath(facts.path, folder) in used or (written_out and has_domains(facts)):
+            continue
+        why.setdefault(_why_not(facts, joined, is_apart=facts.path in apart), []).append(facts.path)
+    return [
+        f"Not used: {some([Path(path).name for path in paths], 4)}: {reason}"
+        for reason, paths in why.items()
     ]
-    if not lost:
-        return []
-    why = "could not be joined" if set(lost) <= apart else "not used, or could not be joined"
-    return [f"anything of {some([Path(path).name for path in lost], 4)} ({why}; see topo)"]
+
+
+def _why_not(facts: Facts, joined: Joined, is_apart: bool) -> str:
+    if is_apart:
+        return "not joined with the others (topo says why)"
+    if is_host(facts):
+        return "of another node type, or of no node alone (see topo)"
+    if facts.blocks and not (is_tree(facts) or has_places(facts)):
+        return "blocks of hosts; nvlink_domains: {from: …} if each is an NVLink domain"
+    if joined.fabric is not None and is_fabric(joined.fabric):
+        return "the cables say where hosts are; topo compares the two"
+    return "another source says where hosts are; topo compares the two"
 
 
 def _section(document: dict[str, Any]) -> dict[str, Any]:

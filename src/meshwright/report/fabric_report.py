@@ -19,7 +19,12 @@ from meshwright.units import format_count, format_rate, plural
 _LISTED = 10_000
 """Longer lists become ``{count}`` unless all is asked for."""
 
-_LABELS = {"gpus": "GPUs", "nics": "NICs", "components": "parts that no cable joins"}
+_LABELS = {
+    "gpus": "GPUs",
+    "nics": "NICs",
+    "nics on leaves": "NICs on leaves",
+    "components": "parts that no cable joins",
+}
 
 
 def cluster_report_json(
@@ -133,6 +138,8 @@ def _tiers(fabric: Fabric) -> list[tuple[str, int | None]]:
         ("nics", len(fabric.host_of_nic)),
     ]
     network = fabric.network
+    if network is not None:
+        rows.append(("nics on leaves", int((fabric.leaf_of_nic >= 0).sum())))
     if network is None:
         return [*rows, ("leaves", None), ("units", None), ("spines", None)]
     return rows + _switch_tiers(network)

@@ -8,13 +8,13 @@ from typing import Any
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.all_sources import Joined
 from meshwright.cluster.join.host_groups import HostType
-from meshwright.cluster.join.host_places import HostsSaid
+from meshwright.cluster.join.hosts_said import HostsSaid
 from meshwright.cluster.join.said import JoinMade, some
 from meshwright.cluster.join.tree_heights import edges_of, heights
 from meshwright.cluster.switch_levels import derive_levels
 from meshwright.findings import Finding
 from meshwright.report.text import paragraph, table
-from meshwright.units import format_count
+from meshwright.units import format_count, plural
 
 _NAMED = 1000
 """Host names of a node type in the JSON."""
@@ -148,7 +148,7 @@ def _types_text(types: Sequence[HostType]) -> str:
         )
         for one in types[:_ROWS]
     ]
-    return table(("node type", "hosts", "GPUs", "NICs", "files", "NVLink"), rows)
+    return table(("node type", "hosts", "GPUs", "NICs", "files", "NVLink, xGMI"), rows)
 
 
 def _nvlink_text(facts: Facts) -> str:
@@ -158,7 +158,7 @@ def _nvlink_text(facts: Facts) -> str:
     if not counts:
         return "none"
     links = "/".join(str(count) for count in counts[:4])
-    return f"{len(facts.nvlink_pairs)} pairs of {links}"
+    return f"{plural(len(facts.nvlink_pairs), 'pair')} of {links}"
 
 
 def _said_text(joined: Joined) -> str:

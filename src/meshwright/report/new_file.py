@@ -13,6 +13,8 @@ from meshwright.errors import UsageError
 
 def check_new_file(path: str) -> None:
     """Refuse a file that exists, or a folder that does not; raises ``UsageError``."""
+    if not path:
+        raise UsageError("an output needs a name: the one given is empty")
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; give a new name")
     if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120 - never raises
@@ -35,3 +37,6 @@ def new_file(path: str) -> Iterator[BinaryIO]:
     except OSError as error:
         target.unlink(missing_ok=True)  # made by us a moment ago
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from meshwright.cluster.facts import PATH_CLASSES, Facts, Gpu, Nic, PcieChain
+from meshwright.cluster.join.host_devices import driver_numbers, is_numbered
 from meshwright.cluster.pcie import guess_chains
-from meshwright.report.nvlink_text import nvlink_text, ranges
+from meshwright.report.nvlink_text import nvlink_text, peer_access_text, ranges
 from meshwright.report.text import paragraph
 from meshwright.units import format_rate
 
@@ -49,16 +50,35 @@ def draw_node(facts: Facts) -> str:
 
     Empty where they describe several hosts, or relate no device to another.
     """
+    facts = _numbered(facts)
     gpus, nics = facts.gpus or (), facts.nics or ()
     if not gpus or len({gpu.host for gpu in gpus}) > 1:
         return ""
     if len(gpus) + len(nics) > _MAX_DEVICES:
         return paragraph(f"{len(gpus)} GPUs and {len(nics)} NICs are too many to draw.")
     parts = [*_tree(facts)]
-    joined = nvlink_text(facts)
-    if joined:
-        parts.append(joined)
+    parts += filter(None, (nvlink_text(facts), peer_access_text(facts)))
     return "\n".join(_fit(line) for part in parts for line in part.split("\n"))
+
+
+def _numbered(facts: Facts) -> Facts:
+    """Return the facts with the GPUs numbered as drivers do, where the source has its own order."""
+    if is_numbered(facts):
+        return facts
+    gpus, numbers = facts.gpus or (), driver_numbers(facts)
+    new = {gpu.index: numbers[at] for at, gpu in enumerate(gpus)}
+    pairs = facts.nvlink_pairs
+    if pairs is not None:
+        pairs = tuple(
+            msgspec.structs.replace(
+                pair,
+                a=min(new[pair.a], new[pair.b]),
+                b=max(new[pair.a], new[pair.b]),
+            )
+            for pair in pairs
+        )
+    renumbered = tuple(msgspec.structs.replace(gpu, index=new[gpu.index]) for gpu in gpus)
+    return msgspec.structs.replace(facts, gpus=renumbered, nvlink_pairs=pairs)
 
 
 def _fit(line: str) -> str:

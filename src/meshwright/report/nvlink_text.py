@@ -1,14 +1,21 @@
-"""NVLink (or xGMI) of one host in a few words: through a switch, or pair by pair."""
+"""NVLink (or xGMI) and peer access of one host in a few words.
+
+Links go through a switch, or pair by pair, or are only counted by GPU.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 
-from meshwright.cluster.facts import Facts, NvlinkPair
+from meshwright.cluster.facts import Facts, Gpu, NvlinkPair
 from meshwright.cluster.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
+from meshwright.cluster.vendor import Maker, maker_of
+from meshwright.units import format_rate
 
-_AMD = ("rocm_smi_showtopo", "amd_smi_topology", "amd_smi_json")
+_PAIRS = 8
+"""Pairs named, of those that a peer access code has."""
 
 
 def ranges(names: Iterable[str]) -> str:
@@ -31,9 +38,9 @@ def ranges(names: Iterable[str]) -> str:
 def nvlink_text(facts: Facts) -> str:
     """Return the line on direct links between GPUs; empty where the source says nothing."""
     pairs = facts.nvlink_pairs
+    name = maker_of(facts).link
     if pairs is None:
-        return ""
-    name = _link_name(facts)
+        return _counted_links(facts)
     if not pairs:
         return f"{name}: none"
     switched: list[str] = []
@@ -85,14 +92,6 @@ def _shape(facts: Facts, pairs: Sequence[NvlinkPair]) -> NvlinkShape | None:
     return shape if shape.is_switch else None
 
 
-def _link_name(facts: Facts) -> str:
-    amd = facts.format in _AMD or (
-        facts.format == "nccl_topo_xml"
-        and all(gpu.compute_capability is None for gpu in facts.gpus or ())
-    )
-    return "xGMI" if amd else "NVLink"
-
-
 def _links_into_switch(shape: NvlinkShape) -> list[str]:
     """Return GPUs by how many links each has into the switch."""
     by_links: dict[int, list[str]] = {}
@@ -119,4 +118,54 @@ def _mesh(facts: Facts, pairs: Sequence[NvlinkPair], name: str) -> str:
             for count, others in sorted(found.items(), reverse=True)
         ]
         lines.append(f"  GPU{gpu}: {'; '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _counted_links(facts: Facts) -> str:
+    """Return GPUs by how many links each lists up and down, where a source only counts them."""
+    alike: dict[str, list[str]] = {}
+    for gpu in facts.gpus or ():
+        if gpu.nvlinks is not None or gpu.nvlinks_down is not None:
+            alike.setdefault(_own_links(gpu, maker_of(facts)), []).append(f"GPU{gpu.index}")
+    return "\n".join(f"{ranges(gpus)}{links}" for links, gpus in alike.items())
+
+
+def _own_links(gpu: Gpu, maker: Maker) -> str:
+    """Return model, links up and down, and their rate: the figure of the tool is the lanes' own."""
+    model = f" {gpu.model}" if gpu.model else ""
+    up = f"{maker.links(gpu.nvlinks)} up" if gpu.nvlinks is not None else f"{maker.link}"
+    down = "how many are down is unknown"
+    if gpu.nvlinks_down is not None:
+        down = f"{gpu.nvlinks_down} down"
+    rate = gpu.nvlink_raw_bytes_per_s
+    if rate is None or not gpu.nvlinks:
+        return f"{model}: {up}, {down}"
+    return (
+        f"{model}: {up}, {down}\n"
+        f"  {format_rate(rate)} a link and direction, {format_rate(rate * gpu.nvlinks)} together (raw rates)"
+    )
+
+
+def peer_access_text(facts: Facts) -> str:
+    """Return how many pairs have which peer access code; empty where no source gives them."""
+    codes = facts.peer_access
+    if codes is None or len(codes) < 2:
+        return ""
+    names = [f"GPU{gpu.index}" for gpu in facts.gpus or ()]
+    by_code: dict[str, list[str]] = {}
+    for a, b in combinations(range(len(codes)), 2):
+        both = codes[a][b] if codes[a][b] == codes[b][a] else f"{codes[a][b]}/{codes[b][a]}"
+        by_code.setdefault(both, []).append(f"{names[a]}-{names[b]}")
+    total = math.comb(len(codes), 2)
+    if len(by_code) == 1:
+        code = next(iter(by_code))
+        every = " and ".join(names) if total == 1 else f"all {total} pairs of {ranges(names)}"
+        return f"Peer access: {code} between {every}"
+    lines = ["Peer access, pairs by code:"]
+    for code, pairs in sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0])):
+        named = ""
+        if len(pairs) * 2 <= total:
+            more = f" and {len(pairs) - _PAIRS} more" if len(pairs) > _PAIRS else ""
+            named = f": {', '.join(pairs[:_PAIRS])}{more}"
+        lines.append(f"  {code}  {len(pairs)} of {total}{named}")
     return "\n".join(lines)

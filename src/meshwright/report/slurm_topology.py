@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import compress_hostlist
+from meshwright.cluster.natural_order import in_name_order
 from meshwright.cluster.network import Network
 from meshwright.errors import UsageError
 from meshwright.findings import Finding, Place, Severity
@@ -95,7 +96,9 @@ def _unit_lines(
         if len(leaves) > 1:
             more = " …" if len(leaves) > _LISTED else ""
             lines.append(f"# {name}: leaves {', '.join(leaves[:_LISTED])}{more}")
-        listed = compress_hostlist(fabric.host_names[host] for host in hosts.tolist())
+        listed = compress_hostlist(
+            in_name_order(fabric.host_names[host] for host in hosts.tolist())
+        )
         lines.append(f"SwitchName={name} Nodes={listed}")
     return lines, unit_names
 

@@ -9,14 +9,17 @@ from functools import cached_property
 from meshwright.cluster.allocation import Allocation
 from meshwright.cluster.allocation_findings import allocation_findings
 from meshwright.cluster.choose import Choice
-from meshwright.cluster.completeness import tier_findings
-from meshwright.cluster.degraded import degradations
+from meshwright.cluster.completeness import clique_findings, tier_findings
+from meshwright.cluster.degraded import degradations, without_told
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.join.adapter_hosts import still_unplaced
 from meshwright.cluster.join.all_sources import Joined, join_sources
 from meshwright.cluster.join.kinds import is_fabric, is_host, is_tables
 from meshwright.cluster.join.places_tree import network_tree
+from meshwright.cluster.join.same_findings import folded
+from meshwright.cluster.rack_scale import of_sources
 from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
 from meshwright.cluster.table_faults import table_findings
 from meshwright.errors import UsageError
@@ -94,24 +97,26 @@ class TopoView:
     @cached_property
     def findings(self) -> list[Finding]:
         """Everything found: by the readers, in each part, between sources; errors first."""
-        found = [finding for facts in self.sources for finding in facts.findings]
-        told = {(finding.rule, finding.place.file) for finding in found}
-        rules = {finding.rule for finding in found}
+        fabric = self.joined.fabric if self.joined is not None else None
+        found = [one for facts in self.sources for one in still_unplaced(facts, fabric)]
+        read = tuple(found)
+        told = {(finding.rule, finding.place.file) for finding in read}
         for facts in self.parts:
             merged = facts not in self.sources
-            found += [
-                finding
-                for finding in degradations(facts, self.levels(facts))
-                if (finding.rule, finding.place.file) not in told
-                and not (merged and finding.rule in rules)
-            ]
+            degraded = degradations(facts, self.levels(facts))
+            if merged:  # its readers have looked at the parts
+                degraded = without_told(degraded, read)
+            found += [one for one in degraded if (one.rule, one.place.file) not in told]
             if facts.tables is not None and facts.cables is not None:
                 found += table_findings(facts)
         found += self.joined.findings if self.joined is not None else ()
         found += tier_findings(self.sources)
+        found += clique_findings(self.sources)
+        hosts = self.sources if self.joined is None else [one.facts for one in self.joined.hosts]
+        found += of_sources(self.sources, filter(is_host, hosts) if self.joined is None else hosts)
         found += allocation_findings(self.allocation) if self.allocation is not None else ()
         found += self.more
-        return by_severity(found)
+        return by_severity(folded(found, self.sources))
 
 
 def topo_view(

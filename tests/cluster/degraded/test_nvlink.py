@@ -11,7 +11,7 @@ from meshwright.cluster.degraded.nvlink_model import below_model
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import find_gpu
 from meshwright.cluster.node import node_from_facts
-from meshwright.cluster.readers import nvidia_smi_nvlink_s, nvidia_smi_topo_m
+from meshwright.cluster.readers import nvidia_smi_nvlink_s, nvidia_smi_topo_m, rocm_smi_showtopo
 from meshwright.findings import Finding, Severity
 
 HEALTHY = each_its_own()
@@ -193,3 +193,68 @@ def test_the_model_given_in_the_cluster_file_counts() -> None:
     assert below_model(facts) == []
     (found,) = below_model(facts, find_gpu("A100-SXM"))
     assert found.numbers == {"links": 6, "model_links": 12, "gpus": 4}
+
+
+# Bridges and makers ----------------------------------------------------------------------------
+
+
+def _bridges(pairs: int, gpus: int) -> Facts:
+    """``pairs`` pairs of GPUs, each with a bridge; the GPUs after them have none."""
+    cells = dict.fromkeys(box(gpus), "NODE")
+    cells |= {(2 * at, 2 * at + 1): "NV4" for at in range(pairs)}
+    return _read(cells, gpus)
+
+
+def test_a_pair_without_its_bridge() -> None:
+    assert loud(_bridges(4, 8)) == []
+    found = _only(_bridges(3, 8), "nvlink-bridge-missing")
+    assert found.message == (
+        "GPU6 and GPU7 have no NVLink bridge where the other 6 GPUs are joined in pairs: what they send "
+        "each other goes by PCIe"
+    )
+    assert found.numbers == {"outside": [6, 7], "joined": 6, "pairs": 3}
+    assert (found.place.line, found.place.subject) == (8, "GPU6")
+    # Half of the box with bridges, or one card over: how it was bought, or what is shown of it.
+    assert loud(_bridges(2, 8)) == []
+    assert loud(_bridges(3, 7)) == []
+
+
+@settings(deadline=None)
+@given(st.integers(0, 8), st.integers(2, 16))
+def test_a_bridge_is_missed_only_where_most_have_one(pairs: int, gpus: int) -> None:
+    pairs = min(pairs, gpus // 2)
+    alone = gpus - 2 * pairs
+    found = [one.rule for one in loud(_bridges(pairs, gpus))]
+    missing = pairs > 0 and alone >= 2 and 2 * pairs >= 3 * alone
+    assert found == ["topology/nvlink-bridge-missing"] * missing
+
+
+def _amd(lost: tuple[int, int]) -> Facts:
+    rows = ["=" * 20 + " Link Type between two GPUs " + "=" * 20]
+    rows.append("       " + "         ".join(f"GPU{gpu}" for gpu in range(4)))
+    for row in range(4):
+        cells = [
+            "0" if row == to else "PCIE" if {row, to} == {*lost} else "XGMI" for to in range(4)
+        ]
+        rows.append(f"GPU{row}   " + "         ".join(cells))
+    return rocm_smi_showtopo.read("\n".join(rows) + "\n", "r.txt")
+
+
+def test_links_of_amd_are_called_so() -> None:
+    found = _only(_amd((1, 2)), "nvlink-count-differs")
+    assert found.message == (
+        "GPU1 has 2, GPU2 has 2 xGMI links over all peers where 2 GPUs have 3 (GPU1 and GPU2 have no link "
+        "where all other pairs do)"
+    )
+    assert "amd-smi" in str(found.remedy)
+    assert "nvidia" not in str(found.remedy)
+
+
+def test_remedies_count_the_gpus() -> None:
+    one, two = (
+        str(_only(_read(box(off=off)), "gpu-outside-nvlink").remedy) for off in ((3,), (3, 6))
+    )
+    assert "of this GPU" in one
+    assert "keep jobs off it (" in one
+    assert "of these GPUs" in two
+    assert "keep jobs off them (" in two

@@ -152,3 +152,50 @@ def test_a_nic_at_lower_width_or_rate() -> None:
     assert found.numbers["devices"] == ["mlx5_1"]
     low = _only(_tree(nic={1: (16, 200000)}), "nic-rate-low")
     assert low.message == "NIC mlx5_1 runs at 25.0 GB/s where 3 NICs beside GPUs have 50.0 GB/s"
+
+
+# Skeletons: PCI addresses and link speeds only ---------------------------------------------------
+
+
+def _skeleton(slow: int | None = None, gone: tuple[int, ...] = ()) -> Facts:
+    """Eight switches, each with a GPU and a NIC; one NIC at gen 4, some NICs absent."""
+    parts = ['<system version="1">', '<cpu numaid="0" affinity="ff" arch="x86_64">']
+    for at in range(8):
+        speed = "16.0" if at == slow else "32.0"
+        nic = f'<pci busid="0{at}02:00:00.0" class="0x020700" link_speed="{speed} GT/s PCIe" link_width="16"/>'
+        parts += [
+            f'<pci busid="ffff:ff:0{at}.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">',
+            f'<pci busid="0{at}01:00:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>',
+            "" if at in gone else nic,
+            "</pci>",
+        ]
+    return nccl_topo_xml.read("\n".join([*parts, "</cpu></system>"]), "t.xml")
+
+
+@settings(deadline=None)
+@given(st.integers(0, 7))
+def test_a_slow_nic_of_a_skeleton_is_named(nic: int) -> None:
+    found = _only(_skeleton(slow=nic), "pcie-link-slow")
+    assert found.message == (
+        f"NIC 0{nic}02:00:00.0: the PCIe link to ffff:ff:0{nic}.0 runs at 24.0 GB/s where 7 peers have "
+        "48.0 GB/s"
+    )
+    assert found.numbers["devices"] == [f"NIC 0{nic}02:00:00.0"]
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 7), max_size=2))
+def test_a_nic_that_is_gone_is_missed(gone: set[int]) -> None:
+    facts = _skeleton(gone=tuple(gone))
+    if not gone:
+        assert loud(facts) == []
+        return
+    found = _only(facts, "gpu-without-near-nic")
+    assert found.numbers == {"gpus": sorted(gone), "far": len(gone), "of": 8, "nics": 8 - len(gone)}
+    assert f"where each of the other {8 - len(gone)} GPUs has one" in found.message
+
+
+def test_a_board_with_nics_beside_half_of_its_gpus_is_so_made() -> None:
+    assert loud(_skeleton(gone=(0, 1, 2, 3))) == []
+    half = [["PIX", "NODE"], ["NODE", "NODE"], ["NODE", "PIX"], ["NODE", "NODE"]]
+    assert loud(_read(half, 4)) == []

@@ -293,7 +293,7 @@ def test_all_kinds_together() -> None:
     assert len(joined.fabric.switches) == 10
     assert joined.tree.path == "topology.conf"
     assert [one.kind for one in joined.said] == ["fabric", "tree", "tree"]
-    assert rules(joined.findings) == ["fabric-parts"]
+    assert rules(joined.findings) == ["fabric-parts", "host-not-joined"]
     assert {one.key for one in joined.joins} == {"guid", "host"}
 
 

@@ -125,7 +125,7 @@ def nvlink_s(
 
 def capture(host: str, num_gpus: int = 4, num_nics: int = 4, **fields: object) -> Facts:
     """Return a capture of a named host: numbers and addresses both; GUIDs of its own."""
-    seed = sum(map(ord, host)) * 256
+    seed = int.from_bytes(host.encode()[-6:]) * 256
     facts = Facts(
         format="meshwright_capture",
         path=f"{host}.json",

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import meshwright.cluster.readers as topology_readers
 from cli.running import run
-from meshwright.cluster.readers import FORMATS, read_topology
-from meshwright.cluster.readers.safe_xml import MAX_TEXT_CHARACTERS
+from meshwright.cluster.readers import FORMATS, read_topology, safe_xml
 from meshwright.errors import InputError
 from support import FIXTURES, ROOT
 
@@ -84,8 +83,6 @@ _HOSTILE = {
     "deep yaml indent": "NetworkNodes:\n" + "".join(f"{' ' * n}a:\n" for n in range(300)),
     "long attribute": f"<system version='1'><cpu numaid='{'0' * MIB}'/></system>",
     "many attributes": "<system><cpu " + "".join(f"a{n}='0' " for n in range(70)) + "/></system>",
-    "much text": "<topology><object>" + "12 34\n" * (MAX_TEXT_CHARACTERS // 6 + 1) + "</object></topology>",
-    "many elements": "<topology>" + "<object/>\n" * 200_001 + "</topology>",
 }  # fmt: skip
 
 
@@ -170,7 +167,7 @@ def test_the_program_refuses_200_mb_of_one_line(tmp_path):
     ran = run("topo", path)
     path.unlink()
     assert (ran.status, ran.out) == (2, "")
-    assert "a line of more than 4 MiB" in ran.err
+    assert "a line of more than 2 MiB" in ran.err
 
 
 def _first_long_line(content: bytes, most: int) -> int | None:
@@ -221,12 +218,26 @@ def test_a_name_that_no_file_can_have():
         read_topology("a\0b")
 
 
-def test_weights_beyond_reason_are_unknown(tmp_path):
-    """5,000 digits in a weight once ended in a ValueError."""
-    text = (FIXTURES / "topology/rocm_smi_showtopo/weights_only.txt").read_text()
+def test_elements_and_text_of_xml_are_bounded(monkeypatch):
+    monkeypatch.setattr(safe_xml, "MAX_ELEMENTS", 20)
+    monkeypatch.setattr(safe_xml, "MAX_TEXT_CHARACTERS", 300)
+    monkeypatch.setattr(safe_xml, "_CHUNK_CHARACTERS", 7)
+    assert len(safe_xml.parse_xml(f"<t>\n{'<o/>' * 19}</t>", "t.xml").children) == 19
+    with pytest.raises(InputError, match=r"t\.xml:2:77: more than 20 elements"):
+        safe_xml.parse_xml(f"<t>\n{'<o/>' * 20}</t>", "t.xml")
+    whole = f"<t>{'12é4 ' * 30}<o>{'1&amp;3 ' * 30}</o></t>"
+    root = safe_xml.parse_xml(whole, "t.xml")
+    assert (root.text, root.children[0].text) == ("12é4 " * 30, "1&3 " * 30)
+    with pytest.raises(InputError, match="more than 300 characters of text"):
+        safe_xml.parse_xml(whole.replace("<o>", "<o>" + "x" * 100), "t.xml")
+
+
+def test_a_weight_of_5000_digits_is_unknown(tmp_path):
+    """It once ended in a ValueError."""
+    text = (FIXTURES / "topology/amd_smi_json/ring_of_four.json").read_text()
     path = tmp_path / "weights"
-    start = text.index("GPU0", text.index("GPU0") + 4)
-    path.write_text(text[:start] + text[start:].replace("15", "9" * 5000))
+    path.write_text(text.replace('"weight": 15', f'"weight": {"9" * 5000}', 1))
+    assert path.stat().st_size > 5000
     facts = read_topology(path)
+    assert facts.format == "amd_smi_json"
     assert facts.gpu_gpu_class is not None
-    assert "unknown" in {cell for row in facts.gpu_gpu_class for cell in row}

@@ -108,10 +108,15 @@ def test_findings_on_links() -> None:
         "port-not-active",
     ]
     slow = finding_of(facts, "link-below-capability")
-    assert (slow.severity, slow.numbers, slow.place.line) == (Severity.WARNING, {"count": 2}, 5)
-    assert "port 1 of LID 32 (Could be 106.25 Gbps)" in slow.message
+    assert (slow.severity, slow.numbers, slow.place.line) == (Severity.WARNING, {"count": 1}, 5)
+    assert slow.message == (
+        "1 cable runs below what both ends can do: gx2 mlx5_0 port 1 to tor-a port 2 (Could be 106.25 Gbps)"
+    )
     idle = finding_of(facts, "port-not-active")
-    assert "port 32 of LID 21 (Init)" in idle.message
+    assert idle.numbers == {"count": 1}
+    assert idle.message == (
+        "1 cable is plugged in and not active: tor-a port 32 to top port 32 (Init)"
+    )
     assert finding_of(facts, "rate-unknown").numbers == {"cables": {"4x777.77": 1}}
     assert finding_of(facts, "node-kind-guessed").numbers["count"] == 2
 
@@ -148,7 +153,27 @@ def test_line_mode() -> None:
         Cable("00ee000000000001", "00ee0000000000a1", 1, 1, 25e9),
         Cable("00ee000000000001", "00ee0000000000b1", 2, 1, 12.5e9, listed_twice=False),
     )
-    assert "(Could be 4X)" in finding_of(facts, "link-below-capability").message
+    slow = finding_of(facts, "link-below-capability")
+    assert "one port 2 to kx2 mlx5_0 port 1 (Could be 4X)" in slow.message
+
+
+def test_slow_cables_are_counted_once_and_named_without_headers() -> None:
+    """Both ends of each cable stand in the listing; a switch has no name without its header."""
+    lines = []
+    for port in range(1, 8):
+        host = 40 + port
+        remark = "==( 4X  53.125 Gbps Active/  LinkUp)==>"
+        could = "( Could be 106.25 Gbps)"
+        own = f"0x00dd0000000000{host}  {host}  1[  ]"
+        lines.append(f'  {own} {remark}  7  {port}[  ] "MF0;edge:MQM9700/U1" {could}')
+        lines.append(f'  7  {port}[  ] {remark}  {host}  1[  ] "hx{port} mlx5_0" {could}')
+    slow = finding_of(read("\n".join(lines) + "\n", "t.txt"), "link-below-capability")
+    assert slow.numbers == {"count": 7}
+    assert slow.message.startswith(
+        "7 cables run below what both ends can do: hx1 mlx5_0 port 1 to edge port 1 ("
+    )
+    assert slow.message.count(" to edge port ") == 5
+    assert "LID" not in slow.message
 
 
 def test_a_header_does_not_name_the_ports_of_another_node() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from capture.hosts import (
 )
 from meshwright.capture.collect import collect, to_json
 from meshwright.capture.tools import Ran
+from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts, NvlinkPair
 from meshwright.cluster.gpus import find_gpu
 from meshwright.cluster.node import node_from_facts
@@ -269,12 +271,31 @@ def test_ports_that_are_down_or_slow(tmp_path):
     (ports[6] / "rate").write_text("200 Gb/sec (2X NDR)\n")
     facts = facts_of(host, nvml=FakeNvml())
     down = finding_of(facts, "port-not-active")
-    assert "1 of 8 RDMA ports are not active: mlx5_1 (DOWN, Polling)" in down.message
+    assert "1 of 8 RDMA ports is not active: mlx5_1 (DOWN, Polling)" in down.message
     slow = finding_of(facts, "port-rate-differs")
     assert slow.message.startswith("mlx5_6 (25.0 GB/s): slower than equal adapters")
     rates = [nic.rate_bytes_per_s for nic in facts.nics or ()]
     assert rates[1] is None, "the rate of a port that is down is some default"
     assert rates[6] == gbit_per_s(200)
+
+
+def test_one_fault_of_a_capture_is_one_finding(tmp_path):
+    """A narrow link or a slow port is also slower than its peers: that is not said again."""
+    host = dgx(tmp_path)
+    (host.folders[gpu_address(1)] / "current_link_width").write_text("8\n")
+    (host.folders[nic_address(6)] / "infiniband/mlx5_6/ports/1/rate").write_text(
+        "200 Gb/sec (2X NDR)\n"
+    )
+    facts = facts_of(host, nvml=FakeNvml())
+    assert finding_of(facts, "port-rate-differs").numbers["ports"] == ["mlx5_6"]
+    assert finding_of(facts, "pcie-link-narrow").numbers["links"] == ["GPU1"]
+    assert degradations(facts) == []
+    # The comparison is what speaks where no reader has.
+    silent = msgspec.structs.replace(facts, findings=())
+    assert [one.rule for one in degradations(silent)] == [
+        "topology/pcie-link-slow",
+        "topology/nic-rate-low",
+    ]
 
 
 def test_nvlinks_that_are_down(tmp_path):

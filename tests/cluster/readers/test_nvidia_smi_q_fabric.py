@@ -10,6 +10,7 @@ from meshwright.cluster.facts import Facts
 from meshwright.cluster.readers.host_lines import split_hosts
 from meshwright.cluster.readers.nvidia_smi_q_fabric import FORMAT, looks_like, read
 from meshwright.errors import InputError
+from meshwright.findings import Place
 from support import FIXTURES
 from topology_samples import (
     captured_files,
@@ -127,6 +128,13 @@ def test_split_hosts() -> None:
         ("n1", "n2"): ["b", "---", "---"],
         ("not",): ["a head"],
     }
+
+
+def test_headings_stand_for_so_many_hosts_together() -> None:
+    lines = [line for at in range(3) for line in ("---", f"n{at}x[1-40000]", "---", "b")]
+    with pytest.raises(InputError, match=r"the heading 'n2x\[1-40000\]' stands for more") as caught:
+        split_hosts(lines, "t.txt")
+    assert caught.value.problems[0].place == Place("t.txt", 10, 1)
 
 
 @pytest.mark.parametrize("text", ["", "CliqueId\n", "index, fabric.cliqueId\n", "Fabric\n"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,8 +163,22 @@ def test_tables_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(block.format(one) for one in range(20))
     assert len(_read(text).tables or ()) == 20
     monkeypatch.setattr(opensm_lfts, "_MAX_TABLE_BYTES", 0xC000 * 19)
-    with pytest.raises(InputError, match="the tables of 20 switches need over"):
+    with pytest.raises(
+        InputError, match="the tables of 20 switches, each up to its last LID, need over"
+    ):
         _read(text)
+
+
+def test_tables_are_in_memory_once() -> None:
+    block = "Unicast lids [0x0-0xbfff] of switch Lid 3 guid 0x{:x} (x):\n0xbfff 001\n1 valid lids dumped\n"
+    text = "".join(block.format(one) for one in range(80))
+    tracemalloc.start()
+    try:
+        tables = _read(text).tables or ()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1.3 * sum(len(table.ports) for table in tables)
 
 
 @settings(deadline=None, max_examples=200)

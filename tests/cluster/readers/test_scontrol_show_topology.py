@@ -76,7 +76,7 @@ def test_a_topology_conf_is_not_claimed() -> None:
         ("SwitchName=a Level=0 Nod", "t.txt:1:22", "cut off"),
         ("SwitchName=a Level=0 Nodes=n[1-", "t.txt:1:28", "cut off"),
         ("SwitchName=a Level=0 Nodes=", "t.txt:1:28", "cut off"),
-        ("SwitchName=a Level=0 Nodes=n[1-9999999]\n", "t.txt:1:28", "2,000,000"),
+        ("SwitchName=a Level=0 Nodes=n[1-9999999]\n", "t.txt:1:28", "300,000"),
         ("Jobs=3 Level=0\n", "t.txt:1:6", "'jobs'"),
         ("SwitchName= Level=0\n", "t.txt:1:12", "no value"),
         ("SwitchName=a Level=0 Nodes=n\nSwitchName=a Level=0 Nodes=m\n", "t.txt:2:1", "line 1"),

@@ -200,7 +200,7 @@ def test_odd_but_readable(text: str, rule: str, line: int) -> None:
             "t.conf:2:1",
             "own ancestor: a > b > a",
         ),
-        ("SwitchName=a Nodes=n[1-1500000]\nSwitchName=b Nodes=m[1-600000]\n", "2:20", "500,000"),
+        ("SwitchName=a Nodes=n[1-200000]\nSwitchName=b Nodes=m[1-100001]\n", "2:20", "300,000"),
     ],
 )
 def test_refused(text: str, place: str, words: str) -> None:

@@ -11,6 +11,7 @@ from meshwright.cluster.degraded.duplicates import duplicate_findings
 from meshwright.cluster.degraded.leaf_only import leaf_only_findings
 from meshwright.cluster.degraded.nvlink import nvlink_findings
 from meshwright.cluster.degraded.nvlink_model import below_model
+from meshwright.cluster.degraded.one_fault import without_told
 from meshwright.cluster.degraded.pcie_paths import far_nics, pcie_rate_findings
 from meshwright.cluster.degraded.planes import plane_findings
 from meshwright.cluster.facts import Facts
@@ -22,12 +23,11 @@ def degradations(facts: Facts, levels: SwitchLevels | None = None) -> list[Findi
     """Return what is degraded in a source, beyond what its reader has found (``facts.findings``).
 
     ``levels``: those of the same facts, where they are known already; their findings are among
-    the result. Readers that know lines call the same functions, so a rule they have reported is
-    not reported again. Linear in the size of the facts.
+    the result. What a reader has reported is not reported again. Linear in the size of the facts.
     """
-    told = {finding.rule for finding in facts.findings}
+    rules = {finding.rule for finding in facts.findings}
     # Pairs that differ by direction are reported, and not to be compared with others.
-    uneven = told & {"topology/nvlink-asymmetric", "topology/matrix-asymmetric"}
+    uneven = rules & {"topology/nvlink-asymmetric", "topology/matrix-asymmetric"}
     found = [
         *([] if uneven else nvlink_findings(facts)),
         *below_model(facts),
@@ -44,7 +44,7 @@ def degradations(facts: Facts, levels: SwitchLevels | None = None) -> list[Findi
             *cable_rate_findings(facts, cabling, levels),
         ]
     found += leaf_only_findings(facts, levels)
-    return [finding for finding in found if finding.rule not in told]
+    return without_told(found, facts.findings)
 
 
-__all__ = ["degradations"]
+__all__ = ["degradations", "without_told"]

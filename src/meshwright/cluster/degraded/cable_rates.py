@@ -15,6 +15,7 @@ import msgspec
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.switch_levels import Cabling, SwitchLevels
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import format_rate
 
@@ -32,7 +33,7 @@ class _End(msgspec.Struct, frozen=True):
     port: int | None
 
     def __str__(self) -> str:
-        name = self.owner if self.device is None else f"{self.owner} {self.device}"
+        name = short_name(self.owner) if self.device is None else f"{self.owner} {self.device}"
         return name if self.port is None else f"{name} port {self.port}"
 
 
@@ -63,7 +64,7 @@ def cable_rate_findings(facts: Facts, cabling: Cabling, levels: SwitchLevels) ->
         for run in _slow(group, own):
             odd[run.low.owner].append(run)
             rates[run.low.owner] = Counter(one.rate for one in group)
-    # iblinkinfo itself names the ports that could run faster; a cable has up to two.
+    # iblinkinfo's reader counts the cables that could run faster itself.
     below = [one for one in facts.findings if one.rule == "topology/link-below-capability"]
     told = sum(int(str(one.numbers["count"])) for one in below)
     if told >= sum(map(len, odd.values())):
@@ -129,7 +130,7 @@ def _finding(path: str, odd: Sequence[_Run], rates: Mapping[float, int]) -> Find
     which = "a cable runs" if len(odd) == 1 else f"{len(odd)} cables run"
     shown = [f"{run.low} to {run.high}" for run in odd]
     message = (
-        f"{low}: {which} at {format_rate(slowest)} where {rates[peers]} like it run at "
+        f"{short_name(low)}: {which} at {format_rate(slowest)} where {rates[peers]} like it run at "
         f"{format_rate(peers)}: {some(shown, 6)}"
     )
     numbers: dict[str, Number] = {

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural, verb
 
 _LISTED = 100
 _LEAST_HOSTS = 4
@@ -54,7 +56,7 @@ def _same_names(facts: Facts) -> Iterator[Finding]:
         message = (
             f"{machines} machines call themselves {host}: {name} stands there with {some(shown, 4)}"
         )
-        message += f" ({len(twice) - 1} more adapters alike)" if len(twice) > 1 else ""
+        message += f" ({plural(len(twice) - 1, 'more adapter')} alike)" if len(twice) > 1 else ""
         numbers: dict[str, Number] = {
             "host": host,
             "machines": machines,
@@ -66,7 +68,7 @@ def _same_names(facts: Facts) -> Iterator[Finding]:
 
 def _leaf_ports(facts: Facts) -> dict[str, str]:
     """Return, by adapter id, the switch port where its cable ends, as words."""
-    names = {switch.id: switch.name for switch in facts.switches or ()}
+    names = {switch.id: short_name(switch.name) for switch in facts.switches or ()}
     where: dict[str, str] = {}
     for cable in facts.cables or ():
         for near, port, far in ((cable.a, cable.a_port, cable.b), (cable.b, cable.b_port, cable.a)):
@@ -116,7 +118,10 @@ def _hosts_under_two(facts: Facts) -> Iterator[Finding]:
         if not twice:
             continue
         shown = [f"{host} under {' and '.join(names[:4])}" for host, names in twice.items()]
-        message = f"{len(twice)} hosts stand more than once under a {kind}: {some(shown, 4)}"
+        stand = "stands" if len(twice) == 1 else "stand"
+        message = (
+            f"{plural(len(twice), 'host')} {stand} more than once under a {kind}: {some(shown, 4)}"
+        )
         numbers: dict[str, Number] = {"hosts": [*twice][:_LISTED], "count": len(twice)}
         remedy = f"leave each host under the one {kind} that it hangs on"
         yield _warn(facts, "host-twice", message, numbers, remedy)
@@ -141,7 +146,9 @@ def _hosts_in_two_places(facts: Facts) -> Iterator[Finding]:
             place.tiers[0] for place in facts.places or () if place.host == host and place.tiers
         ]
         shown.append(f"{host} ({' and '.join(named[:4])})" if named else host)
-    message = f"{len(twice)} hosts are listed more than once: {some(shown, 4)}"
+    message = (
+        f"{plural(len(twice), 'host')} {verb(len(twice))} listed more than once: {some(shown, 4)}"
+    )
     numbers: dict[str, Number] = {"hosts": [*twice[:_LISTED]], "count": len(twice)}
     remedy = "leave one entry for each host"
     yield _warn(facts, "host-twice", message, numbers, remedy)

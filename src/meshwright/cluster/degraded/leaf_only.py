@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.switch_levels import SwitchLevels
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 
 _LISTED = 100
@@ -21,7 +22,7 @@ def leaf_only_findings(facts: Facts, levels: SwitchLevels | None) -> list[Findin
 def leaf_only(path: str, names: list[str], line: int | None, why: str, remedy: str) -> Finding:
     """Return the finding on leaves of these names."""
     message = (
-        f"{len(names)} leaves ({some(names, 4)}) and no switch above them: the spine tier is unknown, so all "
+        f"{len(names)} leaves ({some([short_name(name) for name in names], 4)}) and no switch above them: the spine tier is unknown, so all "
         f"leaves look equally far from each other{why}"
     )
     numbers: dict[str, Number] = {"count": len(names), "names": [*names[:_LISTED]]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from meshwright.cluster.degraded.peers import PlaceOf, gpu_name, some, usual
 from meshwright.cluster.facts import Facts, Nic, PcieChain, nearest_nics
@@ -12,6 +12,8 @@ from meshwright.units import format_rate
 
 _SHOWN = 20
 _NEAR = ("PIX", "PXB")
+_FEW = 3
+"""So many GPUs with a NIC beside them, at least, for each one without: else the board is so made."""
 _VENDOR_XML = (
     "give the cloud vendor's NCCL topology XML (Azure: ndv4-topo.xml, ndv5-topo.xml; else the file "
     "NCCL_TOPO_FILE names in the image) as the node's file"
@@ -19,15 +21,15 @@ _VENDOR_XML = (
 
 
 def far_nics(facts: Facts, place_of: PlaceOf | None = None) -> list[Finding]:
-    """Report GPUs whose nearest NIC is across sockets (SYS)."""
+    """Report GPUs whose nearest NIC is across sockets (SYS), else those that lack one beside them."""
     nearest = nearest_nics(facts)
     gpus, nics = facts.gpus or (), facts.nics or ()
     if nearest is None or len(gpus) < 2:
         return []
+    places = place_of or (lambda at: Place(facts.path, subject=gpus[at].name))
     far = [at for at, (name, _) in nearest.items() if name == "SYS"]
     if not far:
-        return []
-    places = place_of or (lambda at: Place(facts.path, subject=gpus[at].name))
+        return _nic_gone(facts, nearest, places)
     names = some([gpu_name(gpus[at].name) for at in far], 8)
     message = f"{len(far)} of {len(gpus)} GPUs have no NIC nearer than SYS ({names})"
     remedy = "place ranks that talk to other hosts on the GPUs next to a NIC"
@@ -47,6 +49,35 @@ def far_nics(facts: Facts, place_of: PlaceOf | None = None) -> list[Finding]:
     severity = Severity.WARNING if len(nics) > 1 else Severity.NOTE
     rule = "topology/gpu-without-near-nic"
     return [Finding(rule, severity, places(far[0]), message, numbers, remedy)]
+
+
+def _nic_gone(
+    facts: Facts, nearest: Mapping[int, tuple[str, tuple[int, ...]]], places: PlaceOf
+) -> list[Finding]:
+    """Report a few GPUs without a NIC below their PCIe switch where all others have one."""
+    gpus = facts.gpus or ()
+    far = [at for at, (name, _) in nearest.items() if name not in _NEAR]
+    near = len(gpus) - len(far)
+    if not far or len(far) * _FEW > near:
+        return []
+    names = some([gpu_name(gpus[at].name) for at in far], 8)
+    has, its = ("has", "its") if len(far) == 1 else ("have", "their")
+    classes = " or ".join(sorted({nearest[at][0] for at in far}))
+    message = (
+        f"{names} {has} no NIC below {its} PCIe switch where each of the other {near} GPUs has one: the "
+        f"nearest NIC is {classes} away"
+    )
+    numbers: dict[str, Number] = {
+        "gpus": [gpus[at].index for at in far[:_SHOWN]],
+        "far": len(far),
+        "of": len(gpus),
+        "nics": len(facts.nics or ()),
+    }
+    remedy = (
+        "look whether a NIC is missing there (lspci, ibstat), or is held by another driver (vfio)"
+    )
+    rule = "topology/gpu-without-near-nic"
+    return [Finding(rule, Severity.WARNING, places(far[0]), message, numbers, remedy)]
 
 
 def hidden_tree(facts: Facts, place_of: PlaceOf) -> list[Finding]:
@@ -105,19 +136,36 @@ def pcie_rate_findings(facts: Facts) -> list[Finding]:
         return []
     names = {gpu.name: gpu_name(gpu.name) for gpu in facts.gpus or ()}
     nics = {nic.name: nic for nic in facts.nics or ()}
+    beside = {(facts.nics or ())[at].name for at in _beside_gpus(facts)}
     by_kind: dict[object, list[PcieChain]] = defaultdict(list)
     for chain in facts.pcie_chains:
         if chain.device in names:
             by_kind["gpu"].append(chain)
         elif chain.device in nics and nics[chain.device].rate_bytes_per_s is not None:
             by_kind[nics[chain.device].rate_bytes_per_s].append(chain)
+        elif chain.device in beside:
+            # A skeleton gives no network rate; the NICs beside GPUs are alike.
+            by_kind["nic"].append(chain)
     slow: dict[tuple[str, str], _Slow] = {}
     for kind, chains in by_kind.items():
-        _compare(chains, slow, names if kind == "gpu" else {})
+        shown = names if kind == "gpu" else {one.device: _nic_name(one.device) for one in chains}
+        _compare(chains, slow, shown)
     return [
         *(_slow_link(facts.path, link, one) for link, one in slow.items()),
         *_slow_ports(facts),
     ]
+
+
+def _beside_gpus(facts: Facts) -> list[int]:
+    """Return the positions of the NICs that stand next to a GPU."""
+    nearest = nearest_nics(facts) or {}
+    near = (found for name, found in nearest.values() if name in _NEAR)
+    return list(dict.fromkeys(nic for found in near for nic in found))
+
+
+def _nic_name(name: str) -> str:
+    """Return a NIC's name as people write it: a PCI address alone does not say what it is."""
+    return f"NIC {name}" if ":" in name else name
 
 
 class _Slow:
@@ -179,10 +227,11 @@ def _slow_link(path: str, link: tuple[str, str], slow: _Slow) -> Finding:
 
 def _slow_ports(facts: Facts) -> Iterator[Finding]:
     """Compare the rates of the NICs that stand next to a GPU."""
-    nearest, nics = nearest_nics(facts) or {}, facts.nics or ()
-    near = dict.fromkeys(nic for name, found in nearest.values() if name in _NEAR for nic in found)
+    nics = facts.nics or ()
     rated: list[tuple[Nic, float]] = [
-        (nics[at], rate) for at in near if (rate := nics[at].rate_bytes_per_s) is not None
+        (nics[at], rate)
+        for at in _beside_gpus(facts)
+        if (rate := nics[at].rate_bytes_per_s) is not None
     ]
     peers = usual(rate for _, rate in rated)
     if peers is None or len(rated) < 3:

@@ -1,7 +1,7 @@
 """Planes and rails that a host lacks: an adapter that is absent, or one port of two without cable.
 
 In a unit (hosts under one set of leaves) nearly every host has the same number of cables to each
-leaf; a host with fewer there lacks one. A leaf that a whole unit lacks is ``topology/leaf-missing``.
+leaf; a host with fewer there lacks one. What a whole unit lacks ``switch_levels`` finds, beside other units.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from meshwright.cluster.degraded.peers import some, usual
 from meshwright.cluster.switch_levels import Cabling, SwitchLevels
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switch_swaps import Plug, doubled_hosts
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural, verb
 
 _USUAL = 0.7
 """More than this share of a unit's hosts must have a cable for the others to lack it."""
@@ -29,12 +31,11 @@ def plane_findings(path: str, cabling: Cabling, levels: SwitchLevels) -> list[Fi
     plugs_of_host: dict[str, list[Plug]] = defaultdict(list)
     for plug in cabling.plugs:
         plugs_of_host[plug.host].append(plug)
-    home = {host: _home(plugs, levels.unit_of_leaf) for host, plugs in plugs_of_host.items()}
     doubled = doubled_hosts(cabling.plugs)
     hosts_of_unit: dict[int, list[str]] = defaultdict(list)
-    for host, unit in home.items():
+    for host in plugs_of_host:
         if host not in doubled:
-            hosts_of_unit[unit].append(host)
+            hosts_of_unit[levels.unit_of_host[host]].append(host)
     leaves_of_unit: dict[int, list[str]] = defaultdict(list)
     for leaf, unit in levels.unit_of_leaf.items():
         leaves_of_unit[unit].append(leaf)
@@ -44,11 +45,6 @@ def plane_findings(path: str, cabling: Cabling, levels: SwitchLevels) -> list[Fi
             own = {host: plugs_of_host[host] for host in hosts}
             found += _Unit(path, cabling, leaves_of_unit[unit], own).findings()
     return found
-
-
-def _home(plugs: Sequence[Plug], unit_of_leaf: Mapping[str, int]) -> int:
-    counts = Counter(unit_of_leaf[plug.leaf] for plug in plugs)
-    return min(counts, key=lambda unit: (-counts[unit], unit))
 
 
 class _Unit:
@@ -106,7 +102,7 @@ class _Unit:
             adapters.append(name)
             peers = sum(count >= expected[leaf] for count in self._count[leaf].values())
             words.append(
-                f"{self._what(host, name, port)} to {self._names[leaf]} ({peers} hosts of its unit have "
+                f"{self._what(host, name, port)} to {short_name(self._names[leaf])} ({plural(peers, 'host')} of its unit {'has' if peers == 1 else 'have'} "
                 f"{expected[leaf]} there, it has {self._count[leaf][host]})"
             )
         message = f"host {host} has no cable {'; '.join(words[:8])}"
@@ -130,8 +126,9 @@ class _Unit:
     def _leaf_lacks(self, leaf: str, hosts: Sequence[str], missing: int) -> Finding:
         name = self._names[leaf]
         message = (
-            f"leaf {name} lacks {missing} cables: {len(hosts)} hosts of its unit have fewer by name than the "
-            f"others, and only {self._nameless[leaf]} adapters there are without a host's name "
+            f"leaf {short_name(name)} lacks {plural(missing, 'cable')}: {plural(len(hosts), 'host')} of its unit "
+            f"{'has' if len(hosts) == 1 else 'have'} fewer by name than the others, and only "
+            f"{plural(self._nameless[leaf], 'adapter')} there {verb(self._nameless[leaf])} without a host's name "
             f"({some(hosts, 8)})"
         )
         numbers: dict[str, Number] = {

@@ -13,7 +13,7 @@ from meshwright.cluster.join.said import Difference, conflict
 from meshwright.findings import Finding
 
 _WRITTEN = re.compile(r"[0-9a-f]{16}")
-_NEAR_GUIDS = 8
+NEAR_GUIDS = 8
 """Port GUIDs of one adapter follow its node GUID; two adapters lie further apart."""
 
 
@@ -107,7 +107,7 @@ class Nodes:
     def is_same_adapter(self, known: Nic, nic: Nic) -> bool:
         """Tell whether two ids are of one adapter: near GUIDs and no other host or device."""
         one, other = guid_key(known.guid), guid_key(nic.guid)
-        if one is None or other is None or abs(int(one, 16) - int(other, 16)) > _NEAR_GUIDS:
+        if one is None or other is None or abs(int(one, 16) - int(other, 16)) > NEAR_GUIDS:
             return False
         hosts = {host_key(one.host) for one in (known, nic) if one.host}
         named = _named(known) and _named(nic)

@@ -12,16 +12,20 @@ from collections.abc import Sequence
 import msgspec
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.join.host_devices import device_name, gpu_pci
+from meshwright.cluster.join.host_devices import gpu_pci
+from meshwright.cluster.join.host_differences import differences, shape_of, words
 from meshwright.cluster.join.host_files import HostMerge, merge_host
+from meshwright.cluster.join.host_machines import duplicate_guids, hosts_by_name
 from meshwright.cluster.join.keys import HostNames
 from meshwright.cluster.join.kinds import in_order, without_copies
 from meshwright.cluster.join.said import JoinMade, some, told
-from meshwright.findings import Finding, Place, Severity
+from meshwright.cluster.natural_order import natural_key
+from meshwright.findings import Finding, Number, Place, Severity
 
 _SEVERAL = ("nvidia_smi_topo_p2p", "nccl_graph_xml")
 """Formats of which one host may well give several files (five kinds of peer access)."""
-_SHAPE = ("gpu_gpu_class", "gpu_nic_class", "nic_nic_class", "nvlink_pairs", "numa_ids")
+_SHOWN = 4
+"""Differences of two node types written out in a message."""
 
 
 class HostType(msgspec.Struct, frozen=True):
@@ -54,13 +58,13 @@ def join_hosts(sources: Sequence[Facts]) -> HostsJoined:
     nameless = [facts for facts in single if not facts.host]
     findings: list[Finding] = [_fused(facts) for facts in fused]
     names = HostNames([facts.host] for facts in named if facts.host)
-    by_host: dict[str, list[Facts]] = {}
-    for facts in named:
-        by_host.setdefault(names.key(facts.host or ""), []).append(facts)
-    merged = {key: merge_host(files) for key, files in sorted(by_host.items())}
+    by_host, twice, said = hosts_by_name(named, names)
+    findings += said
+    merged = {key: merge_host(files) for key, files in by_host.items()}
     types = _types([(names.spelled(one.facts.host or key), one) for key, one in merged.items()])
     unnamed, apart, said = _nameless(nameless)
-    findings += said
+    apart += twice
+    findings += [*duplicate_guids(by_host, names), *said]
     joins = [join for one in merged.values() for join in one.joins]
     if len(types) == 1 and len(unnamed) == 1 and unnamed[0]:
         types = [_with_nameless(types[0], by_host, unnamed[0], names)]
@@ -99,19 +103,12 @@ def _fused(facts: Facts) -> Finding:
     )
 
 
-def shape_of(facts: Facts) -> tuple[object, ...]:
-    """Return what equal hosts have in common: everything but addresses, ids and names of places."""
-    gpus = tuple((gpu.model, gpu.numa, gpu.nvlinks) for gpu in facts.gpus or ())
-    nics = tuple((device_name(nic), nic.port, nic.rate_bytes_per_s) for nic in facts.nics or ())
-    return (gpus, nics, *(getattr(facts, name) for name in _SHAPE))
-
-
 def _types(hosts: Sequence[tuple[str, HostMerge]]) -> list[Type]:
     """Group named hosts of equal shape; the commonest type first."""
     found: dict[tuple[object, ...], list[tuple[str, HostMerge]]] = {}
     for name, one in hosts:
         found.setdefault(shape_of(one.facts), []).append((name, one))
-    groups = sorted(found.values(), key=lambda group: (-len(group), group[0][0]))
+    groups = sorted(found.values(), key=lambda group: (-len(group), natural_key(group[0][0])))
     return [(tuple(name for name, _ in group), group[0][1]) for group in groups]
 
 
@@ -190,48 +187,31 @@ def _differ(types: Sequence[Type]) -> list[Finding]:
     """Say what each further type has otherwise than the first."""
     findings = []
     for hosts, one in types[1:]:
-        first = types[0][1].facts
-        sides = (first.path, one.facts.path)
-        what = "; ".join(_differences(first, one.facts)) or "their devices"
-        whose = f"{len(hosts)} hosts ({some(hosts)})" if hosts else one.facts.path
-        base = f"{len(types[0][0])} others" if types[0][0] else first.path
+        usual = types[0][1].facts
+        found = differences(usual, one.facts)
+        what = "; ".join(words(difference) for difference in found[:_SHOWN]) or "their devices"
+        more = f" ({len(found) - _SHOWN} more)" if len(found) > _SHOWN else ""
+        values: list[Number] = [[d.what, d.left, d.right] for d in found]
         findings.append(
             told(
                 "hosts-differ",
                 Severity.WARNING,
-                sides,
-                f"{whose} and {base} are two node types: {what}",
+                (usual.path, one.facts.path),
+                f"{_whose(hosts, one)} {'differs' if len(hosts) <= 1 else 'differ'} from "
+                f"{_whose(*types[0])}: {what}{more}",
                 "repair or leave out the odd hosts, or plan for each type alone",
                 hosts=list(hosts[:100]),
                 count=len(hosts),
+                differences=values,
             )
         )
     return findings
 
 
-def _differences(first: Facts, other: Facts) -> list[str]:
-    found = []
-    for label, of in (
-        ("GPUs", lambda facts: len(facts.gpus or ())),
-        ("GPU models", lambda facts: _listed({gpu.model for gpu in facts.gpus or ()})),
-        ("NVLinks up", lambda facts: _listed({gpu.nvlinks for gpu in facts.gpus or ()})),
-        ("pairs with NVLink", lambda facts: len(facts.nvlink_pairs or ())),
-        ("links a pair", lambda facts: _listed({one.count for one in facts.nvlink_pairs or ()})),
-        ("NICs", lambda facts: len(facts.nics or ())),
-        ("NIC names", lambda facts: _listed({nic.name for nic in facts.nics or ()})),
-        ("NUMA nodes", lambda facts: _listed(set(facts.numa_ids or ()))),
-    ):
-        one, two = of(first), of(other)
-        if one != two:
-            found.append(f"{label} {two or 'unknown'} against {one or 'unknown'}")
-    if not found and any(getattr(first, n) != getattr(other, n) for n in _SHAPE):
-        found.append("the path classes of some devices")
-    return found[:4]
-
-
-def _listed(values: set[object] | set[str | None] | set[int | None] | set[int] | set[str]) -> str:
-    shown = sorted(str(value) for value in values if value is not None)
-    return some(shown, 4)
+def _whose(hosts: Sequence[str], one: HostMerge) -> str:
+    if not hosts:
+        return one.facts.path
+    return hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts ({some(hosts, 3)})"
 
 
 def _host_type(

@@ -10,30 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.groupings import shown, splits
+from meshwright.cluster.join.host_leaves import leaf_findings
+from meshwright.cluster.join.hosts_said import HostsSaid
 from meshwright.cluster.join.keys import HostNames, named_domain
 from meshwright.cluster.join.kinds import by_domain
 from meshwright.cluster.join.places_tree import tree_of
 from meshwright.cluster.join.said import JoinMade, join_made, some, told
 from meshwright.cluster.switch_levels import derive_levels
 from meshwright.findings import Finding, Number, Place, Severity
-
-
-class HostsSaid(msgspec.Struct, frozen=True):
-    """What one source says of hosts; every map is by host key. Empty where it says nothing."""
-
-    path: str
-    format: str
-    kind: str
-    """``fabric``, ``hosts`` (captures), ``tree``, ``blocks`` or ``domains``."""
-    hosts: dict[str, str]
-    """Key to the name in this source."""
-    leaf: dict[str, str] = {}
-    domain: dict[str, str] = {}
-    block: dict[str, str] = {}
 
 
 def names_of(sources: Iterable[Facts]) -> HostNames:
@@ -53,17 +39,21 @@ def of_fabric(facts: Facts, names: HostNames) -> HostsSaid:
     """Return the hosts of a fabric with their unit: the one in which most of their leaves are."""
     levels = derive_levels(facts)
     votes: dict[str, Counter[int]] = {}
+    names_by_id = {switch.id: switch.name for switch in facts.switches or ()}
+    leaves: dict[str, dict[str, None]] = {}
     for nic in facts.nics or ():
         leaf = levels.leaf_of_nic.get(nic.guid or "")
         if nic.host is not None and leaf is not None:
             key = names.key(nic.host)
             votes.setdefault(key, Counter())[levels.unit_of_leaf[leaf]] += 1
+            leaves.setdefault(key, {})[names_by_id.get(leaf, leaf)] = None
     unit = {
         key: f"unit {min(counts, key=lambda one: (-counts[one], one))}"
         for key, counts in votes.items()
     }
     hosts = {names.key(host): host for host in _hosts(facts)}
-    return HostsSaid(facts.path, facts.format, "fabric", hosts, unit)
+    switches = {key: tuple(sorted(found)) for key, found in leaves.items()}
+    return HostsSaid(facts.path, facts.format, "fabric", hosts, unit, leaves=switches)
 
 
 def of_captures(captures: Sequence[Facts], names: HostNames) -> HostsSaid | None:
@@ -108,7 +98,7 @@ def compare(said: Sequence[HostsSaid], names: HostNames) -> tuple[list[JoinMade]
         join, found = _same_hosts(said[0], other)
         joins.append(join)
         findings += found
-    findings += _leaves(said)
+    findings += leaf_findings(said)
     made, found = _compare_domains(said)
     return [*joins, *made], [*findings, *found]
 
@@ -162,44 +152,6 @@ def _same_hosts(first: HostsSaid, other: HostsSaid) -> tuple[JoinMade, list[Find
     remedy = "set the node description of the adapters, or drain hosts that are gone"
     found = told("host-in-one-only", severity, sides, "; ".join(parts), remedy, **numbers)
     return join, [found]
-
-
-def _leaves(said: Sequence[HostsSaid]) -> list[Finding]:
-    """Compare leaves with the units of the cables, or else with the first tree's leaves."""
-    placed = [one for one in said if one.leaf]
-    findings: list[Finding] = []
-    for other in placed[1:]:
-        first = placed[0]
-        sides = (first.path, other.path)
-        kind = "units of the cables" if first.kind == "fabric" else "leaves"
-        found = splits(other.leaf, first.leaf)
-        if found:
-            hosts = sum(count for one in found for _, count in one.parts[1:])
-            message = (
-                f"{len(found)} leaves of {other.path} hold hosts that {first.path} puts apart: "
-                f"{shown(found, kind)}"
-            )
-            remedy = "correct the tree, or look for cables in the wrong switch"
-            numbers: dict[str, Number] = {
-                "count": len(found),
-                "hosts": hosts,
-                "leaves": [
-                    [one.group, [list(part) for part in one.parts[:16]]] for one in found[:100]
-                ],
-            }
-            findings.append(
-                told("conflict-leaf", Severity.WARNING, sides, message, remedy, **numbers)
-            )
-        finer = splits(first.leaf, other.leaf)
-        if finer and not found:
-            message = (
-                f"{other.path} divides {len(finer)} {kind.partition(' of')[0]} of {first.path} further: "
-                f"{shown(finer, 'leaves')}"
-            )
-            findings.append(
-                told("leaf-finer", Severity.NOTE, sides, message, None, count=len(finer))
-            )
-    return findings
 
 
 def _compare_domains(said: Sequence[HostsSaid]) -> tuple[list[JoinMade], list[Finding]]:

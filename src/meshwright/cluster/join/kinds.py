@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.natural_order import natural_key
 
 NODE_FORMATS = (
     "meshwright_capture",
@@ -65,7 +66,14 @@ _ORDER = {
 
 def in_order(sources: Iterable[Facts]) -> list[Facts]:
     """Return sources in the order of precedence: by format, then by path, whatever order they had."""
-    return sorted(sources, key=lambda facts: (_ORDER.get(facts.format, len(_ORDER)), facts.path))
+    return sorted(
+        sources,
+        key=lambda facts: (
+            _ORDER.get(facts.format, len(_ORDER)),
+            natural_key(facts.path),
+            facts.path,
+        ),
+    )
 
 
 class _Source(Protocol):
@@ -83,7 +91,10 @@ SourceT = TypeVar("SourceT", bound=_Source)
 def by_domain(sources: Iterable[SourceT]) -> list[SourceT]:
     """Return sources in the order in which their NVLink domains are taken."""
     rank = {name: at for at, name in enumerate(_DOMAIN_ORDER)}
-    return sorted(sources, key=lambda facts: (rank.get(facts.format, len(rank)), facts.path))
+    return sorted(
+        sources,
+        key=lambda facts: (rank.get(facts.format, len(rank)), natural_key(facts.path), facts.path),
+    )
 
 
 def without_copies(sources: Sequence[Facts]) -> list[Facts]:

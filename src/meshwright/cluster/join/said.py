@@ -15,6 +15,36 @@ FIRST = 5
 _LISTED = 100
 
 
+_AGAIN = "take both again on the same machine"
+_REMEDIES = {
+    "gpu-uuid": "a GPU was replaced, or one file is of another machine or older: take both again",
+    "gpu-model": "a GPU was replaced, or one file is of another machine: take both again",
+    "nic-guid": "an adapter was replaced, or one file is of another machine or older: take both again",
+    "nic-lid": "the subnet manager gave new LIDs in between: take both files at one time",
+    "lid": "the subnet manager gave new LIDs in between: take both listings at one time",
+    "adapter-host": "set the node description of the adapters on the right host (rdma-ndd, or "
+    "/sys/class/infiniband/*/node_desc), or capture the host again",
+    "adapter-guid": "the adapter was replaced after one of the two was taken, or the node "
+    "description is another host's: capture the host again, and list the fabric again",
+    "node-name": "list the fabric again with both tools at one time",
+    "node-kind": "list the fabric again with both tools at one time",
+    "cable-rate": "look at the port (ibstat, mlxlink): it may have trained anew in between",
+    "far-end": "a cable was moved in between: list the fabric again with both tools at one time",
+    "leaf": "correct the host's switch in one of the two files",
+    "parent": "correct the switch above in one of the two files",
+    "nvlinks": "a link has gone down or come up in between: " + _AGAIN,
+    "nvlinks-down": "a link has gone down or come up in between: " + _AGAIN,
+    "nvlink-count": "a link has gone down or come up in between: " + _AGAIN,
+    "nvlink-pairs": "a link has gone down or come up in between: " + _AGAIN,
+    "nic-rate": "the port has trained anew in between (ibstat, mlxlink): " + _AGAIN,
+    "path-class": "one was taken in a container or a virtual machine: "
+    + _AGAIN
+    + ", outside of it",
+    "numa": "one was taken in a container or a virtual machine: " + _AGAIN + ", outside of it",
+}
+"""By rule: what to do where two sources differ; else ``_AGAIN``."""
+
+
 class JoinMade(msgspec.Struct, frozen=True):
     """Two sources joined on one key, and how many of each found their other half."""
 
@@ -73,7 +103,8 @@ def conflict(
     }
     place = Place(sides[0])
     text = _shortened(message, sides)
-    return Finding(f"topology/conflict-{rule}", Severity.WARNING, place, text, numbers)
+    remedy = _REMEDIES.get(rule, _AGAIN)
+    return Finding(f"topology/conflict-{rule}", Severity.WARNING, place, text, numbers, remedy)
 
 
 def told(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ MAX_LINE_BYTES = 2 << 20
 """A longer line is refused; a list of 131,072 hosts, one by one, takes three quarters of it."""
 MAX_DOCUMENT_LINE_BYTES = 16 << 20
 """The same for a file that starts with ``{``, ``[`` or ``<``: JSON and XML may be one line."""
+STANDARD_INPUT = "-"
+"""The path that stands for it."""
 _CHUNK_BYTES = 1 << 20
 _FIRST_LINE = re.compile(r"\S.{0,119}")
 
@@ -78,7 +82,7 @@ def readers(names: Iterable[str] = FORMATS) -> Iterator[Reader]:
 
 
 def read_topology(path: str | Path) -> Facts:
-    """Read one topology file of any known format.
+    """Read one topology file of any known format; ``-`` is standard input.
 
     Raises ``InputError`` when the file is missing, empty, binary, of no known format or broken.
     """
@@ -99,6 +103,10 @@ def read_topology(path: str | Path) -> Facts:
 
 
 def _read_text(path: Path, name: str) -> str:
+    if name == STANDARD_INPUT:
+        return _text_of(io.BytesIO(sys.stdin.buffer.read(MAX_FILE_BYTES + 1)), name)
+    if not name:
+        raise InputError(Problem(Place(subject="files"), "an empty name is no file"))
     try:
         if path.is_dir():
             raise InputError(Problem(Place(name), "is a directory, not a topology file"))
@@ -106,16 +114,26 @@ def _read_text(path: Path, name: str) -> str:
             message = "is no regular file; save the text to a file first"
             raise InputError(Problem(Place(name), message))
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(Problem(Place(name), f"is larger than {MAX_FILE_BYTES >> 30} GiB"))
+            raise _too_large(name)
         with path.open("rb") as stream:
-            size = _check_lines(stream, name)
-            stream.seek(0)
-            raw = stream.read(size)
+            return _text_of(stream, name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(Problem(Place(name), f"cannot be read: {reason}")) from None
     except ValueError:
         raise InputError(Problem(Place(name), "no file can have this name")) from None
+
+
+def _too_large(name: str) -> InputError:
+    return InputError(Problem(Place(name), f"is larger than {MAX_FILE_BYTES >> 30} GiB"))
+
+
+def _text_of(stream: BinaryIO, name: str) -> str:
+    size = _check_lines(stream, name)
+    if size > MAX_FILE_BYTES:
+        raise _too_large(name)
+    stream.seek(0)
+    raw = stream.read(size)
     if not raw.strip():
         raise InputError(Problem(Place(name, 1, 1), "is empty"))
     return raw.decode("utf-8-sig", errors="replace")

@@ -39,15 +39,14 @@ def _finding(
     """Return a finding on pairs, or none; ``text`` is its message and remedy."""
     if not pairs:
         return []
-    a, b = pairs[0]
+    first = pairs[0][0]
     message, remedy = text
     return [
         Finding(
             rule=f"topology/{rule}",
             severity=severity,
-            place=Place(links.path, links.lines[a], 1, links.labels[a]),
-            message=f"{len(pairs)} GPU pairs (the first: {links.labels[a]} and {links.labels[b]}) "
-            + message,
+            place=Place(links.path, links.lines[first], 1, links.labels[first]),
+            message=_pairs_named(links, pairs) + message,
             numbers={
                 "count": len(pairs),
                 "pairs": [[links.labels[p], links.labels[q]] for p, q in pairs[:_SHOWN]],
@@ -55,6 +54,13 @@ def _finding(
             remedy=remedy,
         )
     ]
+
+
+def _pairs_named(links: AmdLinks, pairs: _Pairs) -> str:
+    """Return the one pair, or how many there are, with a blank behind."""
+    a, b = pairs[0]
+    names = f"{links.labels[a]} and {links.labels[b]}"
+    return f"{names} " if len(pairs) == 1 else f"{len(pairs)} GPU pairs (the first: {names}) "
 
 
 def _asymmetric(links: AmdLinks) -> list[Finding]:

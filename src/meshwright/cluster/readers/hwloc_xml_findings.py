@@ -8,6 +8,7 @@ from meshwright.cluster.facts import Gpu
 from meshwright.cluster.readers.hwloc_xml_links import Matrix, link_totals, planes
 from meshwright.cluster.readers.hwloc_xml_tree import Tree
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural
 
 _SHOWN = 20
 
@@ -66,7 +67,7 @@ def _one_way(matrix: Matrix, tree: Tree, gpus: tuple[Gpu, ...]) -> Iterator[Find
             rule="topology/nvlink-asymmetric",
             severity=Severity.WARNING,
             place=matrix.element.place(tree.path),
-            message=f"{len(unequal)} pairs of {matrix.name} differ between the two directions",
+            message=f"{plural(len(unequal), 'pair')} of {matrix.name} {'differs' if len(unequal) == 1 else 'differ'} between the two directions",
             numbers={"pairs": shown, "count": len(unequal)},
         )
 

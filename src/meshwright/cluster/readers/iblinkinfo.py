@@ -18,6 +18,7 @@ from meshwright.cluster.readers.ib_text import take_lines
 from meshwright.cluster.readers.iblinkinfo_lines import Lines, PortLine, is_port_line
 from meshwright.cluster.readers.ibnetdiscover_listing import End
 from meshwright.cluster.readers.ibnetdiscover_names import other_kind
+from meshwright.cluster.switch_names import short_name
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Number, Place, Severity
 
@@ -52,7 +53,7 @@ def read(text: str, path: str) -> Facts:
     joined = _Joined(lines.ports, path)
     unused = sum(port.far_lid is None for port in lines.ports)
     facts = fabric_facts(joined.fabric.listing(), FORMAT, {"ports_without_cable": unused})
-    found = (*facts.findings, *joined.findings, *_weak_links(lines.ports, path))
+    found = (*facts.findings, *joined.findings, *_weak_links(lines.ports, joined, path))
     return msgspec.structs.replace(facts, findings=found)
 
 
@@ -106,6 +107,17 @@ class _Joined:
     def _id(self, lid: int, guid: str | None) -> str:
         return guid or self._id_of_lid.get(lid) or f"lid-{lid}"
 
+    def ends(self, port: PortLine) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """Return both ends of a port's cable (id and port); ``None`` where no cable is in it."""
+        if port.far_lid is None or port.far_port is None:
+            return None
+        here = (self._id(port.lid, port.guid), port.port)
+        return here, (self._id(port.far_lid, port.far_guid), port.far_port)
+
+    def name(self, one: str) -> str:
+        """Return what people call the switch or adapter of an id."""
+        return short_name(self._name_of_id.get(one) or one.replace("lid-", "LID "))
+
     def _guess(self, ports: Sequence[PortLine]) -> list[str]:
         """Settle the kinds that no line says; return the ids concerned."""
         beside_adapter = set()
@@ -144,14 +156,14 @@ class _Joined:
         return (node.kind + node.guid, port)
 
 
-def _weak_links(ports: Sequence[PortLine], path: str) -> list[Finding]:
-    """Return findings on links that the tool itself calls slow, or that are not active."""
+def _weak_links(ports: Sequence[PortLine], joined: _Joined, path: str) -> list[Finding]:
+    """Return findings on cables that the tool itself calls slow, or that are not active."""
     findings = []
-    slow = [port for port in ports if port.could_be]
+    slow = _cables([(port, port.could_be) for port in ports if port.could_be], joined)
     if slow:
-        shown = _some(f"port {one.port} of LID {one.lid} ({one.could_be})" for one in slow)
-        message = f"{len(slow)} ports run below what both ends can do: {shown}"
-        place = Place(path, slow[0].line)
+        what = "cable runs" if len(slow) == 1 else "cables run"
+        message = f"{len(slow)} {what} below what both ends can do: {_some(slow.values())}"
+        place = Place(path, next(iter(slow)).line)
         numbers: dict[str, Number] = {"count": len(slow)}
         remedy = "reseat or replace the cable, then look at the port again with iblinkinfo"
         findings.append(
@@ -159,16 +171,27 @@ def _weak_links(ports: Sequence[PortLine], path: str) -> list[Finding]:
                 "topology/link-below-capability", Severity.WARNING, place, message, numbers, remedy
             )
         )
-    idle = [port for port in ports if port.far_lid is not None and port.state != "Active"]
+    idle = _cables([(port, port.state) for port in ports if port.state != "Active"], joined)
     if idle:
-        shown = _some(f"port {one.port} of LID {one.lid} ({one.state})" for one in idle)
-        message = f"{len(idle)} ports have a cable and are not active: {shown}"
+        what = "cable is" if len(idle) == 1 else "cables are"
+        message = f"{len(idle)} {what} plugged in and not active: {_some(idle.values())}"
         numbers = {"count": len(idle)}
-        place = Place(path, idle[0].line)
+        place = Place(path, next(iter(idle)).line)
         findings.append(
             Finding("topology/port-not-active", Severity.WARNING, place, message, numbers)
         )
     return findings
+
+
+def _cables(ports: Iterable[tuple[PortLine, str]], joined: _Joined) -> dict[PortLine, str]:
+    """Return the first line and the words of each cable among port lines with a remark."""
+    found: dict[tuple[tuple[str, int], ...], tuple[PortLine, str]] = {}
+    for port, remark in ports:
+        ends = joined.ends(port)
+        if ends is not None and (key := tuple(sorted(ends))) not in found:
+            words = " to ".join(f"{joined.name(one)} port {number}" for one, number in ends)
+            found[key] = (port, f"{words} ({remark})")
+    return dict(found.values())
 
 
 def _some(names: Iterable[str]) -> str:

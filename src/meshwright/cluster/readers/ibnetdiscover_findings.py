@@ -9,7 +9,9 @@ from meshwright.cluster.facts import Nic
 from meshwright.cluster.readers.ibnetdiscover_listing import Listing, Node
 from meshwright.cluster.readers.ibnetdiscover_names import other_kind
 from meshwright.cluster.readers.ibnetdiscover_rates import link_rate
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural, verb
 
 _SHOWN = 5
 _LISTED = 100
@@ -54,10 +56,11 @@ def _nameless(listing: Listing, nics: Sequence[Nic]) -> Iterator[Finding]:
         adapters.append((nic, leaf, port))
     shown = _some(
         f"{nic.name} (GUID {nic.guid}"
-        + (f" at {leaf} port {port})" if leaf is not None else ", no cable)")
+        + (f" at {short_name(leaf)} port {port})" if leaf is not None else ", no cable)")
         for nic, leaf, port in adapters
     )
-    message = f"{len(nameless)} adapters name no host and cannot be placed: {shown}"
+    name = "names" if len(nameless) == 1 else "name"
+    message = f"{plural(len(nameless), 'adapter')} {name} no host and cannot be placed: {shown}"
     numbers: dict[str, Number] = {
         "count": len(nameless),
         "guids": [nic.guid for nic in nameless[:_LISTED]],
@@ -91,10 +94,13 @@ def _unlisted(listing: Listing) -> Iterator[Finding]:
         if not node.listed and not (node.kind == "H" and other_kind(node.name))
     ]
     if unlisted:
-        shown = _some(node.name for node in unlisted)
+        shown = _some(short_name(node.name) for node in unlisted)
+        named = "1 switch or adapter is"
+        if len(unlisted) > 1:
+            named = f"{len(unlisted)} switches or adapters are"
         message = (
-            f"{len(unlisted)} switches or adapters are named as far ends and have no stanza "
-            f"of their own, so the file may be cut off or filtered: {shown}"
+            f"{named} named as a far end and without a stanza, so the file may be cut off or "
+            f"filtered: {shown}"
         )
         numbers: dict[str, Number] = {
             "count": len(unlisted),
@@ -109,7 +115,7 @@ def _listed_once(listing: Listing) -> Iterator[Finding]:
     once = sum(link.sides == 1 for link in listing.links.values())
     if once:
         cables = len(listing.links)
-        message = f"{once} of {cables} cables are shown by one of their ends only"
+        message = f"{once} of {cables} cables {verb(once)} shown by one end only"
         numbers: dict[str, Number] = {"count": once, "cables": cables}
         place = Place(listing.path)
         yield Finding("topology/cable-listed-once", Severity.NOTE, place, message, numbers)
@@ -117,10 +123,16 @@ def _listed_once(listing: Listing) -> Iterator[Finding]:
 
 def _busy_ports(listing: Listing) -> Iterator[Finding]:
     uses = Counter(end for ends in listing.links for end in ends)
-    busy = [end for end, count in uses.items() if count > 1]
+    # Nodes of one GUID have the ports of both: that is a finding of its own.
+    doubled = {node.guid for node in listing.repeats}
+    busy = [
+        (key, port)
+        for (key, port), count in uses.items()
+        if count > 1 and listing.nodes[key].guid not in doubled
+    ]
     if busy:
         shown = _some(f"port {port} of {listing.nodes[key].name}" for key, port in busy)
-        message = f"{len(busy)} ports are shown with more than one far end: {shown}"
+        message = f"{plural(len(busy), 'port')} {verb(len(busy))} shown with more than one far end: {shown}"
         numbers: dict[str, Number] = {"count": len(busy)}
         place = Place(listing.path)
         remedy = "list the fabric again: it changed while it was read, or two files were joined"

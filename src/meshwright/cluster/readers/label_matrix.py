@@ -13,6 +13,7 @@ import msgspec
 
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
+from meshwright.units import plural, verb
 
 MAX_LABELS = 1024
 _MAX_PROBLEMS = 20
@@ -119,7 +120,8 @@ def more_matrices(path: str, lines: Sequence[int]) -> list[Finding]:
             rule="topology/more-matrices",
             severity=Severity.NOTE,
             place=Place(path, lines[0], 1),
-            message=f"{len(lines)} further matrices in this file are not read: of each kind only "
+            message=f"{plural(len(lines), 'further matrix', 'further matrices')} in this file "
+            f"{verb(len(lines))} not read: of each kind only "
             "the first is",
             numbers={"lines": [*lines[:_SHOWN]]},
             remedy="give each machine's output as a file of its own",

@@ -9,9 +9,10 @@ from meshwright.cluster.readers.meshwright_capture_nics import Nics, Port
 from meshwright.cluster.readers.meshwright_capture_tree import PciTree, Seated, gt_per_s
 from meshwright.documents import Decoded
 from meshwright.findings import Finding, Number, Place, Severity
-from meshwright.units import format_rate
+from meshwright.units import format_rate, verb
 
 _SHOWN = 8
+_LISTED = 100
 _FITS = 0.75
 """A PCIe link that carries less of its adapter's rate than this is too small.
 
@@ -82,7 +83,7 @@ def _narrow(place: Place, links: list[str], width: int, lanes: int) -> Finding:
         Severity.WARNING,
         place,
         f"PCIe link of {_some(links)} runs on {width} of {lanes} lanes",
-        {"count": len(links), "links": [*links[:_SHOWN]], "lanes": width, "max_lanes": lanes},
+        {"count": len(links), "links": [*links[:_LISTED]], "lanes": width, "max_lanes": lanes},
         "reseat the card or its cable; look for AER errors in dmesg",
     )
 
@@ -91,7 +92,7 @@ def _slow(place: Place, links: list[str], speeds: tuple[str, str], *, is_gpu: bo
     now, best = speeds
     numbers: dict[str, Number] = {
         "count": len(links),
-        "links": [*links[:_SHOWN]],
+        "links": [*links[:_LISTED]],
         "gt_per_s": now,
         "max_gt_per_s": best,
     }
@@ -120,7 +121,7 @@ def port_findings(captured: Decoded[Capture], tree: PciTree, nics: Nics) -> Iter
             "topology/port-not-active",
             Severity.WARNING,
             captured.place(idle[0].path),
-            f"{len(idle)} of {len(nics.ports)} RDMA ports are not active: {', '.join(states)}"
+            f"{len(idle)} of {len(nics.ports)} RDMA ports {verb(len(idle))} not active: {', '.join(states)}"
             + (", …" if len(idle) > _SHOWN else ""),
             {"count": len(idle), "ports": [one.name for one in idle[:_SHOWN]]},
             "look at the cable and the switch port; Polling is a missing far end, Initializing a "
@@ -153,7 +154,11 @@ def _slow_ports(captured: Decoded[Capture], nics: Nics) -> Iterator[Finding]:
                 Severity.WARNING,
                 captured.place(slow[0][0].path),
                 f"{_some(names)}: slower than equal adapters of this host ({format_rate(best)})",
-                {"count": len(slow), "best_bytes_per_s": best},
+                {
+                    "count": len(slow),
+                    "best_bytes_per_s": best,
+                    "ports": [one.name for one, _ in slow[:_LISTED]],
+                },
                 "look at the cable and the speed set on the switch port",
             )
 

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from meshwright.cluster import hostlist
 from meshwright.cluster.facts import Block, Switch, TreeSwitch
-from meshwright.cluster.hostlist import expand_hostlist
 from meshwright.cluster.readers.document_values import is_null, items, text_of
 from meshwright.cluster.readers.host_places_findings import leaf_only_tree, warn
 from meshwright.cluster.readers.slurm_topology_conf_checks import check_definitions
-from meshwright.cluster.readers.slurm_topology_conf_definitions import Definitions
+from meshwright.cluster.readers.slurm_topology_conf_definitions import MAX_NAMES, Definitions
 from meshwright.cluster.readers.slurm_topology_conf_lines import Line
 from meshwright.documents import Node, SequenceNode
 from meshwright.errors import InputError
 from meshwright.findings import Finding, Place
 
-MAX_NAMES = 2_000_000
-"""Names all hostlists of a file may stand for together."""
 
-
-class Hostlists:
+class Hostlists(hostlist.Hostlists):
     """Writes hostlists out; all of one file together stand for at most ``MAX_NAMES`` names."""
 
-    def __init__(self) -> None:
-        self._left = MAX_NAMES
+    __slots__ = ()
 
-    def expand(self, text: str) -> list[str]:
-        """Return the names of a hostlist; raises ``ValueError``."""
-        names = expand_hostlist(text, limit=self._left)
-        self._left -= len(names)
-        return names
+    def __init__(self) -> None:
+        super().__init__(MAX_NAMES)
 
     def of_node(self, node: Node | None, what: str) -> list[str]:
         """Return the names of a hostlist or a list of them; raises ``InputError`` with its place."""

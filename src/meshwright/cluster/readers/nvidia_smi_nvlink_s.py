@@ -19,6 +19,7 @@ from meshwright.cluster.readers.nvidia_smi_nvlink_s_listing import (
     GpuLinks,
     read_listing,
 )
+from meshwright.units import gb_per_s
 
 FORMAT = "nvidia_smi_nvlink_s"
 _HEADER = re.compile(r"\bGPU [0-9]{1,4}: ")
@@ -56,6 +57,7 @@ def _gpu(gpu: GpuLinks) -> Gpu:
         # "All links are inactive" gives no number of them; "Not Supported" is none at all.
         up = None if gpu.no_links is None else 0
         down = 0 if gpu.no_links == "unsupported" else None
+    rates = Counter(link.rate for link in gpu.links.values() if link.up and link.rate)
     return Gpu(
         index=gpu.index,
         name=f"GPU{gpu.index}",
@@ -63,4 +65,5 @@ def _gpu(gpu: GpuLinks) -> Gpu:
         nvlinks=up,
         nvlinks_down=down,
         uuid=gpu.uuid,
+        nvlink_raw_bytes_per_s=gb_per_s(rates.most_common(1)[0][0]) if rates else None,
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from meshwright.cluster.readers.nvidia_smi_nvlink_s_listing import GpuLinks
 from meshwright.findings import Finding, Place, Severity
+from meshwright.units import plural
 
 _SHOWN = 20
 
@@ -136,8 +137,8 @@ def _unknown_states(gpus: Sequence[GpuLinks], path: str) -> list[Finding]:
             rule="topology/nvlink-state-unknown",
             severity=Severity.NOTE,
             place=Place(path, gpu.links[number].line, 1, f"GPU{gpu.index}"),
-            message=f"{len(unknown)} links have neither a rate nor <inactive>, the first is Link "
-            f"{number} of GPU{gpu.index}: they count neither as up nor as down",
+            message=f"{plural(len(unknown), 'link')} {'has' if len(unknown) == 1 else 'have'} neither a rate nor <inactive>, the first is Link "
+            f"{number} of GPU{gpu.index}: neither counted as up nor as down",
             numbers={"count": len(unknown)},
         )
     ]
@@ -162,7 +163,7 @@ def _odd_rates(
             rule="topology/nvlink-rate-differs",
             severity=Severity.WARNING,
             place=Place(path, link.line, 1, f"GPU{gpu.index}"),
-            message=f"{len(odd)} links run at another rate than most, the first is Link {number} "
+            message=f"{plural(len(odd), 'link')} {'runs' if len(odd) == 1 else 'run'} at another rate than most, the first is Link {number} "
             f"of GPU{gpu.index}: {link.rate:g} GB/s (raw) where {usual:g} is usual",
             numbers={"count": len(odd), "links": [[g.index, k] for g, k in odd[:_SHOWN]]},
             remedy="look at nvidia-smi nvlink -e; a link that was retrained may need a reset",

@@ -65,7 +65,7 @@ def read(text: str, path: str) -> Facts:
 
     Raises ``InputError`` for a text without a GPU.
     """
-    parts = split_hosts(clean_lines(text))
+    parts = split_hosts(clean_lines(text), path)
     hosts: list[Named] = []
     assumed = []
     for part in parts:

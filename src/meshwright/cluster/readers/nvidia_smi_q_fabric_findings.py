@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from meshwright.cluster.readers.document_values import shown
 from meshwright.cluster.readers.nvidia_smi_q_fabric_gpus import FabricGpu, domain_of
 from meshwright.findings import Finding, Number, Place, Severity
+from meshwright.units import plural
 
 _LISTED = 100
 _Named = Sequence[tuple[str, list[FabricGpu]]]
@@ -94,7 +95,7 @@ def _differing(hosts: _Named, path: str) -> list[Finding]:
         return []
     host, gpus = odd[0]
     message = (
-        f"{len(odd)} hosts have GPUs of more than one NVLink domain, or some in none "
+        f"{plural(len(odd), 'host')} {'has' if len(odd) == 1 else 'have'} GPUs of more than one NVLink domain, or some in none "
         f"({shown([name for name, _ in odd])}); such a host is put in no domain"
     )
     numbers: dict[str, Number] = {"count": len(odd), "hosts": [name for name, _ in odd[:_LISTED]]}

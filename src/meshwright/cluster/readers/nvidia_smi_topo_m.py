@@ -12,9 +12,11 @@ from itertools import combinations
 import msgspec
 
 from meshwright.cluster.facts import Facts, Gpu, Nic, NvlinkPair
+from meshwright.cluster.rack_scale import GPU_NUMA_IDS
 from meshwright.cluster.readers.nvidia_smi_topo_m_affinity import read_affinities
 from meshwright.cluster.readers.nvidia_smi_topo_m_findings import (
     Matrix,
+    host_of,
     link_count,
     matrix_findings,
 )
@@ -55,9 +57,11 @@ def read(text: str, path: str) -> Facts:
     )
     pairs = _nvlink_pairs(matrix)
     numa_ids = sorted({numa for gpu in gpus for numa in gpu.numa})
+    own_memory = sum(entry.gpu_numa is not None for entry in affinities)
     facts = Facts(
         format=FORMAT,
         path=path,
+        host=host_of(grid, path),
         gpus=gpus,
         nics=_nics(matrix),
         nvlink_pairs=pairs,
@@ -65,6 +69,7 @@ def read(text: str, path: str) -> Facts:
         gpu_gpu_class=matrix.block(gpu_at, gpu_at),
         gpu_nic_class=matrix.block(gpu_at, nic_at),
         nic_nic_class=matrix.block(nic_at, nic_at),
+        counts={GPU_NUMA_IDS: own_memory} if own_memory else {},
     )
     return msgspec.structs.replace(facts, findings=(*matrix_findings(matrix, facts), *findings))
 

@@ -33,6 +33,8 @@ class Affinity(msgspec.Struct, frozen=True):
     settled: bool = True
     """False for a fused value that could be cut in more than one way."""
     readable: bool = True
+    gpu_numa: int | None = None
+    """NUMA node that the GPU's own memory is (Grace superchips)."""
 
 
 def read_affinities(
@@ -62,7 +64,9 @@ def _affinity(row: Row, titles: tuple[str, ...], clean: Mapping[str, str]) -> Af
         return Affinity(readable=False)
     if len(values) == len(titles):
         named = dict(zip(titles, values, strict=True))
-        return _plain(named.get("cpu"), named.get("numa"))
+        own = _numa_ids(named.get("gpu_numa") or "N/A")
+        entry = _plain(named.get("cpu"), named.get("numa"))
+        return msgspec.structs.replace(entry, gpu_numa=own[0] if own else None)
     if len(values) == len(titles) - 1 and titles[:2] == ("cpu", "numa"):
         # One of two things: the CPU cell is blank, or its right edge touches the NUMA cell.
         blank = row.rest.count("\t") > 1 and not row.rest.split("\t")[1].strip()

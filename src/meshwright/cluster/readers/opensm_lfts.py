@@ -16,8 +16,8 @@ from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
 
 FORMAT = "opensm_lfts"
-_MAX_TABLE_BYTES = 1 << 29
-"""All tables together: three times what the largest fabrics of 48 K LIDs have."""
+_MAX_TABLE_BYTES = 1 << 28
+"""All tables together, each up to its last LID: above 5,000 switches that know all 48 K LIDs."""
 _TOOL = "dump_lfts, ibroute or an opensm dump"
 _REMEDY = "save the whole output of dump_lfts again"
 _GUID = r"0x([0-9a-fA-F]{1,16})"
@@ -62,10 +62,7 @@ def read(text: str, path: str) -> Facts:
         format=FORMAT,
         path=path,
         switches=tuple(Switch(one.guid, one.name or one.guid, one.guid) for one in switches),
-        tables=tuple(
-            ForwardingTable(one.guid, one.name or one.guid, bytes(one.ports), one.line)
-            for one in switches
-        ),
+        tables=tuple(one.finished() for one in switches),
     )
 
 
@@ -79,6 +76,11 @@ class _Table:
         self.name = name
         self.line = line
         self.ports = bytearray()
+
+    def finished(self) -> ForwardingTable:
+        """Return the table; what it was gathered in is let go, so that memory is not needed twice."""
+        ports, self.ports = bytes(self.ports), bytearray()
+        return ForwardingTable(self.guid, self.name or self.guid, ports, self.line)
 
 
 class _Block:
@@ -174,8 +176,11 @@ class _Tables:
         if gap > 0:
             self._size_bytes += gap
             if self._size_bytes > _MAX_TABLE_BYTES:
-                message = f"the tables of {len(self.switches)} switches need over 512 MiB"
-                raise self._error(number, message, "")
+                message = (
+                    f"the tables of {len(self.switches):,} switches, each up to its last LID, need over "
+                    f"{_MAX_TABLE_BYTES >> 20} MiB"
+                )
+                raise self._error(number, message, "", "keep the tables of one fabric")
             ports.extend(b"\xff" * gap)
         if ports[lid] not in (NO_PORT, port):
             message = (

@@ -173,7 +173,8 @@ def _odd(nodes: list[_Node], path: str) -> Iterator[Finding]:
             names = [node.name or "" for node in odd]
             message = f"{len(odd)} nodes have fewer GPUs than the usual {usual} ({shown(names)}: {odd[0].gpus})"
             place = Place(path, odd[0].line, 1, names[0])
-            yield warn("topology/gres-fewer-gpus", place, message, names)
+            remedy = f"scontrol show node {names[0]}; nvidia-smi -L on it; then gres.conf"
+            yield warn("topology/gres-fewer-gpus", place, message, names, remedy)
     single = [node for node in nodes if any(len(one) == 1 for one in _paths(node.topology))]
     if single:
         names = [node.name or "" for node in single]

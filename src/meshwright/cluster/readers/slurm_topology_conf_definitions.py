@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 
 from meshwright.cluster.facts import Block, TreeSwitch
-from meshwright.cluster.hostlist import expand_hostlist
+from meshwright.cluster.hostlist import Hostlists
 from meshwright.cluster.readers.slurm_topology_conf_lines import Line, read_pairs
 from meshwright.findings import Finding, Number, Place, Severity
 
-_MAX_NAMES = 2_000_000
-"""Names all hostlists of a file may stand for together."""
+MAX_NAMES = 300_000
+"""Names all hostlists of a file may stand for together: four tiers of 65,536 hosts and more."""
 _KEYS = {
     "switchname": {"switches", "nodes", "linkspeed"},
     "blockname": {"nodes"},
@@ -37,7 +37,7 @@ class Definitions:
         self.findings: list[Finding] = []
         self.line_of: dict[str, Line] = {}
         """By ``switch NAME`` or ``block NAME``."""
-        self._names_left = _MAX_NAMES
+        self._hostlists = Hostlists(MAX_NAMES)
 
     def take(self, line: Line) -> None:
         """Read one line into a switch, a block, a ring or block sizes.
@@ -75,12 +75,10 @@ class Definitions:
         if not text and not filler:
             raise line.error(self.path, offset, f"{key}= has no value")
         try:
-            names = expand_hostlist(text, limit=self._names_left)
+            return self._hostlists.expand(text)
         except ValueError as error:
             remedy = "Write a hostlist such as node[01-16,20] or node1,node2."
             raise line.error(self.path, offset, f"in {key}=, {error}", remedy) from None
-        self._names_left -= len(names)
-        return names
 
     def _define(self, line: Line, kind: str, name: str, offset: int) -> tuple[int, str | None]:
         """Remember the definition; return its line and the real name of the comment above."""
