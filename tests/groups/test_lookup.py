@@ -56,7 +56,24 @@ def test_no_name(text):
         ("mesh_dp_shard", {"framework": "torch", "sharding": "fsdp", "dp": 8}, ["dp_shard"]),
         ("mesh_fsdp", {"framework": "torchtitan", "sharding": "fsdp", "dp": 8}, ["fsdp"]),
         ("default_pg", {"tp": 2, "dp": 4}, ["default_pg"]),
-        ("0", {"framework": "torch", "dp": 8}, ["default_pg"]),
+        ("0", {"framework": "torch", "tp": 2, "dp": 4}, ["default_pg"]),
+        # a dimension of all ranks has no group but the world's
+        ("0", {"framework": "torch", "tp": 8}, ["default_pg", "tp"]),
+        (
+            "default_pg",
+            {"framework": "torch", "sharding": "fsdp", "dp": 8},
+            ["default_pg", "dp_shard", "batch"],
+        ),
+        (
+            "default_pg",
+            {"framework": "torch", "sharding": "FULL_SHARD", "dp": 8},
+            ["default_pg", "dp_shard", "batch"],
+        ),
+        (
+            "default_pg",
+            {"framework": "torch", "sharding": "HYBRID_SHARD", "shard_degree": 8, "dp": 8},
+            ["default_pg"],
+        ),
         ("dp_cp_pg", {"framework": "nanotron", "dp": 8}, ["dp_cp"]),
         (
             "_EXPERT_PARALLEL_GROUP",
@@ -116,6 +133,17 @@ def test_a_number_says_nothing_where_the_script_decides_the_order():
     assert not has_numbers(layout)
     assert find_groups(layout, kinds, Asked("7", number=7)) == []
     assert "order in which groups are made" in why_nothing(layout, kinds, Asked("7", number=7))
+
+
+def test_numbers_are_not_known_where_groups_of_unequal_size_are_made():
+    """dp-cp lists of 18 ranks are cut into groups of 4 with a last one of 2, of 8 with one of 2."""
+    layout = layout_of(dp=18, hybrid_context_parallel=True)
+    kinds = group_kinds(layout)
+    hybrid = [kind for kind in kinds if kind.name.startswith("HYBRID")]
+    assert [(kind.name, kind.num_groups) for kind in hybrid] == [("HYBRID_DP_CP_GROUP_2", 9)]
+    assert not has_numbers(layout)
+    assert groups_numbered(layout, kinds, 3) == []
+    assert has_numbers(layout_of(dp=16, hybrid_context_parallel=True))
 
 
 def test_numbers_of_a_large_world_are_found_without_listing_it():

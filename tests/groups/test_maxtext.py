@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -122,38 +117,3 @@ def test_the_default_of_ici_is_counted_as_asked():
         "maxtext/axis-size"
     ]
     assert errors_of(_mesh(ici={"data": -1, "fsdp": 1}, world_size=8)) == []
-
-
-_ASK_JAX = """
-import json, os, sys
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=16"
-os.environ["JAX_PLATFORMS"] = "cpu"
-import jax
-from jax.experimental import mesh_utils
-shape = json.loads(sys.argv[1])
-mesh = mesh_utils.create_device_mesh(shape, jax.devices())
-print(json.dumps([device.id for device in mesh.flatten()]))
-"""
-
-
-@pytest.mark.components
-@pytest.mark.golden
-def test_the_mesh_is_that_of_the_jax_installed_here():
-    """``MESHWRIGHT_JAX_PYTHON`` names a Python that has jax; else this one is asked."""
-    python = os.environ.get("MESHWRIGHT_JAX_PYTHON", sys.executable)
-    layout = _mesh(ici={"data": 2, "fsdp": 2, "context": 2, "tensor": 2}, world_size=16)
-    shape = [mesh_of(layout).size(axis) for axis in MESH_AXES]
-    asked = subprocess.run(
-        [python, "-c", _ASK_JAX, json.dumps(shape)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    if "No module named 'jax'" in asked.stderr:
-        pytest.skip("not installed: jax (MESHWRIGHT_JAX_PYTHON names a Python that has it)")
-    mesh = np.array(json.loads(asked.stdout)).reshape(shape)
-    kinds = _kinds(layout)
-    for index, axis in enumerate(MESH_AXES):
-        expected = np.moveaxis(mesh, index, -1).reshape(-1, shape[index]).tolist()
-        assert kinds[axis].members().tolist() == expected

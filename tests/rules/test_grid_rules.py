@@ -97,6 +97,7 @@ MAXTEXT = [
 ]
 NOTES = [
     # what is said without refusing
+    ({"hybrid_context_parallel": True}, 10, "cp/hybrid-slices-uneven", Severity.WARNING),
     ({"mp_mode": "tp", "tp": 2}, 8, "framework/key-without-effect", Severity.NOTE),
     (
         {"ici": {"tensor": 2}, "framework": "torch"},
@@ -243,12 +244,6 @@ REFUSED = [
         8,
         "sharding/hybrid-shard-world",
         "layout.sharding",
-    ),
-    (
-        {"hybrid_context_parallel": True},
-        10,
-        "cp/hybrid-sizes",
-        "layout.hybrid_context_parallel",
     ),
     (
         {"hybrid_context_parallel": True},

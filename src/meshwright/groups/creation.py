@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.groups.kinds import GroupKind
-from meshwright.groups.megatron import is_main
+from meshwright.groups.megatron import hybrid_sizes, is_main
 from meshwright.job.layout import Layout
 
 _PARENTS = {
@@ -62,7 +62,10 @@ def has_numbers(layout: Layout) -> bool:
     """Tell whether the order of creation is known: it depends on the script in other frameworks."""
     if layout.framework == "nanotron":
         return True
-    return layout.framework == "megatron" and not is_main(layout)
+    if layout.framework != "megatron" or is_main(layout):
+        return False
+    # groups of unequal size are made too, and are not listed
+    return not (layout.hybrid_context_parallel and hybrid_sizes(layout.dp * layout.cp)[1])
 
 
 _Block = tuple[int, list[tuple[GroupKind, int]]]

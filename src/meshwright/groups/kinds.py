@@ -10,6 +10,8 @@ from meshwright.groups.grid import Grid, Ranks
 
 AXIS_ORDER = ("dp", "cp", "tp", "pp", "ep", "etp", "egtp", "edp")
 """Order in which the names of a combined axis are joined (the interface's rule)."""
+WORLD_GROUP = "default_pg"
+"""What torch calls the group of the world."""
 
 
 @dataclass(frozen=True, slots=True)

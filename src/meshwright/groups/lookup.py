@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshwright.groups.creation import Numbered, groups_numbered, has_numbers
-from meshwright.groups.kinds import GroupKind, listed_kind
+from meshwright.groups.kinds import WORLD_GROUP, GroupKind, listed_kind
 from meshwright.job.layout import Layout
 
 MOST_CHARACTERS = 4096
@@ -26,8 +26,6 @@ _PAIR = re.compile(
 _RANK = re.compile(r"\[rank(\d{1,9})\]")
 UNDEFINED = "undefined"
 """What torch prints for a group without a description."""
-DEFAULT = "default_pg"
-"""What torch calls the group of the world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def find_groups(layout: Layout, kinds: Sequence[GroupKind], asked: Asked) -> lis
     if asked.name is not None and asked.name.lower() != UNDEFINED:
         return _by_name(layout, kinds, asked.name)
     if asked.number == 0:
-        return [Match(world_kind(layout))]
+        return _world(layout, kinds)
     if asked.number is not None:
         return [_match(one) for one in groups_numbered(layout, kinds, asked.number)]
     return [Match(kind) for kind in kinds if not _is_described(layout)]
@@ -118,8 +116,8 @@ def _is_described(layout: Layout) -> bool:
 
 def _by_name(layout: Layout, kinds: Sequence[GroupKind], name: str) -> list[Match]:
     wanted = name.lower()
-    if wanted in (DEFAULT, "world", "world_pg"):
-        return [Match(world_kind(layout))]
+    if wanted in (WORLD_GROUP, "world", "world_pg"):
+        return _world(layout, kinds)
     exact = [kind for kind in kinds if kind.name.lower() == wanted]
     if exact:
         return [Match(kind) for kind in exact]
@@ -130,6 +128,12 @@ def _by_name(layout: Layout, kinds: Sequence[GroupKind], name: str) -> list[Matc
         if twin is not None or wanted in names:
             found.append(Match(kind, twin=twin))
     return found
+
+
+def _world(layout: Layout, kinds: Sequence[GroupKind]) -> list[Match]:
+    """Return the group of the world, and the kinds that have no other."""
+    shared = [kind for kind in kinds if WORLD_GROUP in kind.also]
+    return [Match(kind) for kind in (world_kind(layout), *shared)]
 
 
 def _code_name(layout: Layout, kind: GroupKind) -> str | None:
@@ -145,6 +149,6 @@ def world_kind(layout: Layout) -> GroupKind:
     """Return the group of all ranks, which torch makes first."""
     world = layout.world_size
     kind = listed_kind(
-        DEFAULT, "world", lambda: np.arange(world, dtype=np.int32).reshape(1, -1), (1, world)
+        WORLD_GROUP, "world", lambda: np.arange(world, dtype=np.int32).reshape(1, -1), (1, world)
     )
     return replace(kind, oracle="torch 2.13.0 init_process_group")

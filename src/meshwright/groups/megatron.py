@@ -122,13 +122,20 @@ def _partial_data_parallel(layout: Layout, dense: Grid) -> list[GroupKind]:
     ]
 
 
-def hybrid_sizes(ranks: int) -> list[int]:
-    """Return the group sizes of hybrid context parallelism over ``ranks`` ranks of dp-cp."""
-    return [1 << power for power in range(1, ranks.bit_length() - 1)]
+def hybrid_sizes(ranks: int) -> tuple[list[int], list[int]]:
+    """Return the group sizes of hybrid context parallelism over ``ranks`` ranks of dp-cp.
+
+    First those that cut them evenly, then those that leave a shorter last group.
+    """
+    sizes = [1 << power for power in range(1, ranks.bit_length() - 1)]
+    return [n for n in sizes if ranks % n == 0], [n for n in sizes if ranks % n]
 
 
 def _hybrid_context(layout: Layout, dense: Grid) -> list[GroupKind]:
-    """Cut every dp-cp list into slices of each power of two (``create_hybrid_dp_cp_groups``)."""
+    """Cut every dp-cp list into slices of each power of two (``create_hybrid_dp_cp_groups``).
+
+    Sizes that leave a shorter slice are not listed: a rule says so.
+    """
     if not layout.hybrid_context_parallel:
         return []
     return [
@@ -138,7 +145,7 @@ def _hybrid_context(layout: Layout, dense: Grid) -> list[GroupKind]:
             lambda size=size: dense.members(("dp", "cp")).reshape(-1, size),  # type: ignore[misc]
             (layout.world_size // size, size),
         )
-        for size in hybrid_sizes(layout.dp * layout.cp)
+        for size in hybrid_sizes(layout.dp * layout.cp)[0]
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from meshwright.groups.grid import Grid
-from meshwright.groups.kinds import GroupKind, grid_kind
+from meshwright.groups.kinds import WORLD_GROUP, GroupKind, grid_kind
 from meshwright.job.layout import Layout
 
 
@@ -63,7 +63,13 @@ _FSDP1 = {"dp_shard": "intra_node_group", "dp_replicate": "inter_node_group"}
 
 
 def _printed(layout: Layout, kind: GroupKind) -> tuple[str, ...]:
-    """Return what logs call the groups; FSDP1 gives its groups no description."""
-    if layout.fsdp1 is not None:
+    """Return what logs call the groups; FSDP1 gives its groups no description.
+
+    A dimension that is the whole world takes the group that torch made first (torch 2.13
+    ``device_mesh.py`` ``_init_one_process_group``). The dimension's own name stays a name for it too:
+    other releases were not looked at.
+    """
+    if layout.fsdp1 is not None and layout.sharding == "hsdp":
         return (_FSDP1[kind.name],) if kind.name in _FSDP1 else ()
-    return (f"mesh_{kind.name}",)
+    names = (f"mesh_{kind.name}",)
+    return (WORLD_GROUP, *names) if kind.num_groups == 1 and kind.degree > 1 else names

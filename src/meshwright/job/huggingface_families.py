@@ -211,7 +211,10 @@ def _qwen2_moe(fields: Fields) -> Shape:
 
 
 def _qwen3_moe(fields: Fields) -> Shape:
-    experts = _experts(fields, "num_experts") | _sparse_steps(fields, "decoder_sparse_step")
+    # transformers 5 writes the key under another name than the published files
+    renamed = fields.get("num_experts") is None and fields.get("num_local_experts") is not None
+    count = "num_local_experts" if renamed else "num_experts"
+    experts = _experts(fields, count) | _sparse_steps(fields, "decoder_sparse_step")
     shape = _common(fields, head_dim=None) | _biases(fields)
     return shape | experts | {"qk_norm": "head"}
 

@@ -260,8 +260,9 @@ def world_divides_expert(context: RuleContext) -> Iterator[Violation]:
     else:
         remedy = "ep: 1 and etp: 1"
     dense = layout.tp * layout.cp * layout.pp
-    fitting = layout.world_size // math.lcm(dense, block) * math.lcm(dense, block)
-    if fitting and "world_size" in layout.assumed and "dp" in layout.assumed:
+    both = math.lcm(dense, block)
+    fitting = layout.world_size // both * both if both > 0 else 0
+    if fitting > 0 and "world_size" in layout.assumed and "dp" in layout.assumed:
         remedy += f"; or world_size: {fitting} of the {layout.world_size} GPUs"
     yield Violation(
         "layout.etp" if "ep" in layout.assumed else "layout.ep",
@@ -384,24 +385,38 @@ def hierarchical_sizes(context: RuleContext) -> Iterator[Violation]:
     source=f"{_PARALLEL_STATE} create_hybrid_dp_cp_groups",
     frameworks=("megatron",),
 )
-def hybrid_sizes_equal(context: RuleContext) -> Iterator[Violation]:
-    """Hybrid context parallelism cuts dp × cp into powers of two without a rest."""
+def hybrid_even(context: RuleContext) -> Iterator[Violation]:
+    """Hybrid context parallelism needs an even number of ranks in dp × cp."""
     layout = context.layout
     ranks = layout.dp * layout.cp
-    if not layout.hybrid_context_parallel or ranks < 1:
+    if not layout.hybrid_context_parallel or ranks < 1 or ranks % 2 == 0:
         return
-    uneven = [size for size in hybrid_sizes(ranks) if ranks % size]
-    if ranks % 2 or uneven:
-        why = (
-            "Megatron asserts an even number of ranks"
-            if ranks % 2
-            else f"slices of {shown_list(uneven)} leave a shorter one, which is not modelled"
-        )
+    yield Violation(
+        "layout.hybrid_context_parallel",
+        f"hybrid_context_parallel over dp × cp = {ranks}: Megatron asserts an even number of ranks.",
+        {"ranks": ranks},
+        f"dp × cp of {1 << max(ranks.bit_length() - 1, 1)}, or hybrid_context_parallel: false",
+    )
+
+
+@rule(
+    "cp/hybrid-slices-uneven",
+    source=f"{_PARALLEL_STATE} create_hybrid_dp_cp_groups",
+    severity=Severity.WARNING,
+    frameworks=("megatron",),
+)
+def hybrid_slices_uneven(context: RuleContext) -> Iterator[Violation]:
+    """Hybrid context parallelism leaves one group shorter than the others of its size."""
+    layout = context.layout
+    ranks = layout.dp * layout.cp
+    uneven = hybrid_sizes(ranks)[1] if layout.hybrid_context_parallel and ranks > 0 else []
+    if ranks % 2 == 0 and uneven:
         yield Violation(
             "layout.hybrid_context_parallel",
-            f"hybrid_context_parallel over dp × cp = {ranks}: {why}.",
-            {"ranks": ranks},
-            f"dp × cp of {1 << max(ranks.bit_length() - 1, 1)}, or hybrid_context_parallel: false",
+            f"hybrid_context_parallel over dp × cp = {ranks}: the last group of size {shown_list(uneven)} "
+            "is shorter. Groups of such a size are not listed.",
+            {"ranks": ranks, "sizes": uneven},
+            f"dp × cp of {1 << (ranks.bit_length() - 1)}, where every size cuts evenly",
         )
 
 
@@ -420,7 +435,8 @@ GRID_RULES: tuple[Rule, ...] = (
     vp_needs_pp,
     instances_divide_dp,
     hierarchical_sizes,
-    hybrid_sizes_equal,
+    hybrid_even,
+    hybrid_slices_uneven,
     *MESH_RULES,
     *DEEPSPEED_RULES,
     *NANOTRON_RULES,
