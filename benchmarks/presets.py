@@ -11,7 +11,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from meshwright.cluster.cluster_presets import ClusterPreset, cluster_presets, section_of_preset
+from meshwright.cluster.assembly.cluster_presets import (
+    ClusterPreset,
+    cluster_presets,
+    section_of_preset,
+)
+from meshwright.cluster.assembly.merge import merge_cluster
 from meshwright.cluster.link_facts import (
     LinkFact,
     intel_p2p_pcie_cost,
@@ -19,8 +24,7 @@ from meshwright.cluster.link_facts import (
     link_facts,
     step_latencies,
 )
-from meshwright.cluster.merge import merge_cluster
-from meshwright.cluster.presets import NodePreset, node_from_preset, node_presets
+from meshwright.cluster.nodes.presets import NodePreset, node_from_preset, node_presets
 from meshwright.findings import Place
 from meshwright.units import format_count, format_rate
 

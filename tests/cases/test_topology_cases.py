@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.running import finding_of, rules_of, run
-from meshwright.cluster.allocation import ring_crossings
+from meshwright.cluster.allocations.allocation import ring_crossings
 from support import shared_path
 
 pytestmark = [pytest.mark.captured, pytest.mark.process]

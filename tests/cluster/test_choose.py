@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.degraded.maker import Cells, box, each_its_own, matrix
-from meshwright.cluster.choose import choose_groups, choose_set
 from meshwright.cluster.facts import PATH_CLASSES, Facts
+from meshwright.cluster.nodes.choose import choose_groups, choose_set
 from meshwright.cluster.readers import nccl_topo_xml, nvidia_smi_topo_m, rocm_smi_showtopo
 from meshwright.errors import UsageError
 from support import FIXTURES

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from meshwright.cluster.cluster_presets import (
+from meshwright.cluster.assembly.cluster_presets import (
     ClusterPreset,
     ClusterRow,
     cluster_presets,
@@ -17,10 +17,10 @@ from meshwright.cluster.cluster_presets import (
     section_of_preset,
     suggest_cluster_preset,
 )
+from meshwright.cluster.assembly.merge import merge_cluster
+from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.merge import merge_cluster
-from meshwright.cluster.presets import find_preset
-from meshwright.cluster.sections import ClusterSection, FabricSection
+from meshwright.cluster.nodes.presets import find_preset
 from meshwright.errors import InputError
 from meshwright.findings import Finding, Place
 from meshwright.units import gbit_per_s

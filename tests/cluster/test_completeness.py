@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cluster.completeness import clique_findings, tier_findings
+from meshwright.cluster.allocations.completeness import clique_findings, tier_findings
 from meshwright.cluster.facts import Facts, HostPlace
 from meshwright.cluster.readers.scontrol_show_node import SlurmPlace
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cluster.divide import MAX_STEPS, best_division, num_divisions, num_steps
+from meshwright.cluster.nodes.divide import MAX_STEPS, best_division, num_divisions, num_steps
 
 Group = tuple[int, ...]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cluster import graph_loads
-from meshwright.cluster.graph_loads import Bundles, bundle_loads, twin_classes
+from meshwright.cluster.networks import graph_loads
+from meshwright.cluster.networks.graph_loads import Bundles, bundle_loads, twin_classes
 
 
 def pods(shape: tuple[int, int, int, int], odd: list[tuple[int, int]]) -> tuple[np.ndarray, ...]:

@@ -16,8 +16,8 @@ from meshwright.cluster.link_facts import (
     usable_bytes_per_s,
 )
 from meshwright.cluster.links import LATENCY_S
-from meshwright.cluster.node import CPU_RATE_BYTES_PER_S, PCIE_RATE_BYTES_PER_S
-from meshwright.cluster.presets import node_presets
+from meshwright.cluster.nodes.node import CPU_RATE_BYTES_PER_S, PCIE_RATE_BYTES_PER_S
+from meshwright.cluster.nodes.presets import node_presets
 from meshwright.units import gb_per_s, gbit_per_s, microseconds
 
 FACTS = link_facts()

@@ -8,8 +8,14 @@ import random
 import numpy as np
 import pytest
 
-from meshwright.cluster.network import Cables, GraphNetwork, TieredNetwork, components
-from meshwright.cluster.tiers import TierPlan, TierShape, fit_unit, plan_tiers, tiered_network
+from meshwright.cluster.networks.network import Cables, GraphNetwork, TieredNetwork, components
+from meshwright.cluster.networks.tiers import (
+    TierPlan,
+    TierShape,
+    fit_unit,
+    plan_tiers,
+    tiered_network,
+)
 from meshwright.origin import Origin
 from routes.fabrics import graph_network, random_graph
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.facts import Facts, Gpu, Nic, NvlinkPair
 from meshwright.cluster.gpus import GpuModel, find_gpu
-from meshwright.cluster.node import NodeType, assign_nics, default_nic_rate, node_from_facts
+from meshwright.cluster.nodes.node import NodeType, assign_nics, default_nic_rate, node_from_facts
 from meshwright.cluster.readers import read_topology
 from meshwright.findings import Finding
 from meshwright.origin import Origin

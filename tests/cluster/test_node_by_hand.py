@@ -7,17 +7,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.cluster.assembly.sections import NodeSection
 from meshwright.cluster.gpus import GpuModel, find_gpu
-from meshwright.cluster.node import NodeType
-from meshwright.cluster.node_by_hand import (
+from meshwright.cluster.nodes.node import NodeType
+from meshwright.cluster.nodes.node_by_hand import (
     HAND_KEYS,
     MOST_DEVICES,
     is_by_hand,
     keys_beside_file,
     node_by_hand,
 )
-from meshwright.cluster.presets import find_preset, node_from_preset
-from meshwright.cluster.sections import NodeSection
+from meshwright.cluster.nodes.presets import find_preset, node_from_preset
 from meshwright.errors import InputError
 from meshwright.findings import Place
 from meshwright.origin import Origin

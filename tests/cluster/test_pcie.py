@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.cluster.facts import Facts, Gpu, Nic, PcieChain
-from meshwright.cluster.node import NodeType, node_from_facts
-from meshwright.cluster.pcie import LocalGraph, LocalLink, guess_chains, local_graph
-from meshwright.cluster.presets import bare_node, node_from_preset, node_presets
+from meshwright.cluster.nodes.node import NodeType, node_from_facts
+from meshwright.cluster.nodes.pcie import LocalGraph, LocalLink, guess_chains, local_graph
+from meshwright.cluster.nodes.presets import bare_node, node_from_preset, node_presets
 from meshwright.cluster.readers import read_topology
 from routes.fabrics import make_node
 from support import FIXTURES, shared_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.cluster.gpus import find_gpu
-from meshwright.cluster.presets import (
+from meshwright.cluster.nodes.presets import (
     NodePreset,
     bare_node,
     find_preset,

@@ -10,7 +10,7 @@ import pytest
 from cluster.join.views import labels, topo_m
 from meshwright.chain.cluster_of_job import load_cluster
 from meshwright.cluster.facts import Facts, Gpu
-from meshwright.cluster.rack_scale import GPU_NUMA_IDS, domain_unknown, of_sources, rack_scale
+from meshwright.cluster.nodes.rack_scale import GPU_NUMA_IDS, domain_unknown, of_sources, rack_scale
 from meshwright.cluster.readers import read_topology
 from meshwright.findings import Finding, Place, Severity
 from support import shared_path

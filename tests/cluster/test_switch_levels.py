@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.facts import Cable, Facts, Nic, OtherDevice, Switch
 from meshwright.cluster.readers import ibnetdiscover
-from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
+from meshwright.cluster.switches.switch_levels import SwitchLevels, derive_levels
 from meshwright.findings import Finding, Severity
 from support import shared_path
 

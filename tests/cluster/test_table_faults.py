@@ -19,7 +19,7 @@ from cluster.table_fabrics import (
     with_tables,
 )
 from meshwright.cluster.facts import NO_PORT, Facts, Nic
-from meshwright.cluster.table_faults import UNEVEN, table_findings
+from meshwright.cluster.networks.table_faults import UNEVEN, table_findings
 from meshwright.findings import Finding, Severity
 
 TREE = with_tables(fat_tree(2, 4, 4, 2), by_destination)
@@ -161,7 +161,7 @@ def test_tables_that_fit_no_switch() -> None:
 def test_more_ways_than_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (6 * 16, 6 * 16 - 1):
         for module in ("table_graph", "table_faults"):
-            monkeypatch.setattr(f"meshwright.cluster.{module}.MAX_ENTRIES", room)
+            monkeypatch.setattr(f"meshwright.cluster.networks.{module}.MAX_ENTRIES", room)
         if room == 6 * 16:
             assert table_findings(TREE) == []
     found = _only(TREE)

@@ -18,7 +18,7 @@ from cluster.table_fabrics import (
     with_tables,
 )
 from meshwright.cluster.facts import NO_PORT
-from meshwright.cluster.table_graph import (
+from meshwright.cluster.networks.table_graph import (
     ARRIVES,
     LOOP,
     NO_CABLE,
@@ -105,7 +105,7 @@ def test_a_long_chain_is_followed_to_its_end() -> None:
 def test_many_targets_are_followed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = TableGraph.of(TREE)
     ((_, whole),) = graph.chunks(graph.targets)
-    monkeypatch.setattr("meshwright.cluster.table_graph._CHUNK_ENTRIES", 11)
+    monkeypatch.setattr("meshwright.cluster.networks.table_graph._CHUNK_ENTRIES", 11)
     parts = list(graph.chunks(graph.targets))
     assert len(parts) == 3
     assert [one for part, _ in parts for one in graph.targets[part]] == list(graph.targets)

@@ -22,8 +22,8 @@ from cluster.table_fabrics import (
     with_tables,
 )
 from meshwright.cluster.facts import Facts, Nic
-from meshwright.cluster.table_graph import TableGraph
-from meshwright.cluster.table_loads import PairLoads, all_pairs_loads
+from meshwright.cluster.networks.table_graph import TableGraph
+from meshwright.cluster.networks.table_loads import PairLoads, all_pairs_loads
 
 
 def _pairs(facts: Facts) -> list[tuple[Nic, Nic]]:
@@ -91,7 +91,7 @@ def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = random_fabric(random.Random(5), broken=True)
     graph = TableGraph.of(facts)
     whole = all_pairs_loads(facts, graph)
-    monkeypatch.setattr("meshwright.cluster.table_graph._CHUNK_ENTRIES", 1)
+    monkeypatch.setattr("meshwright.cluster.networks.table_graph._CHUNK_ENTRIES", 1)
     parts = all_pairs_loads(facts, graph)
     assert len(list(graph.chunks(graph.targets))) == len(graph.targets) > 1
     assert parts.up.tolist() == whole.up.tolist()

@@ -21,11 +21,11 @@ from cluster.table_fabrics import (
     walked_loads,
     with_tables,
 )
+from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts, Nic
-from meshwright.cluster.network import GraphNetwork
-from meshwright.cluster.table_network import TableNetwork
+from meshwright.cluster.networks.network import GraphNetwork
+from meshwright.cluster.networks.table_network import TableNetwork
 from meshwright.routes.loads import LoadCollector
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.cluster.tier_findings import core_idealised
-from meshwright.cluster.tiers import (
+from meshwright.cluster.networks.tier_findings import core_idealised
+from meshwright.cluster.networks.tiers import (
     MAX_CABLES,
     TierPlan,
     TierShape,

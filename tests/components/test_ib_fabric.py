@@ -13,13 +13,13 @@ import pytest
 from cli.running import axis_of, rules_of, run
 from components.ib_simulation import FatTree, Simulation, missing_parts, simulated
 from components.requirements import need
-from meshwright.cluster.fabric_of_facts import fabric_of_facts
+from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.networks.table_faults import table_findings
+from meshwright.cluster.networks.table_graph import TableGraph, route
+from meshwright.cluster.networks.table_loads import all_pairs_loads
 from meshwright.cluster.readers import read_topology
-from meshwright.cluster.switch_levels import derive_levels
-from meshwright.cluster.table_faults import table_findings
-from meshwright.cluster.table_graph import TableGraph, route
-from meshwright.cluster.table_loads import all_pairs_loads
+from meshwright.cluster.switches.switch_levels import derive_levels
 from meshwright.routes.loads import LoadCollector
 
 pytestmark = pytest.mark.components

@@ -9,7 +9,7 @@ import pytest
 
 from components.requirements import need
 from components.slurm_emulation import missing_programs, slurm
-from meshwright.cluster.fabric_of_facts import fabric_of_facts
+from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Cable, Facts, Nic, Switch
 from meshwright.cluster.readers import read_topology
 from meshwright.report.slurm_topology import slurm_topology

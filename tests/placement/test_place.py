@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.presets import bare_node
+from meshwright.cluster.nodes.presets import bare_node
 from meshwright.findings import Place, Severity
 from meshwright.placement.place import (
     Placement,

@@ -10,10 +10,10 @@ import numpy as np
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import PcieChain
-from meshwright.cluster.network import Cables, GraphNetwork, Network, components
-from meshwright.cluster.node import NodeNic, NodeType
-from meshwright.cluster.pcie import LocalLink, local_graph
-from meshwright.cluster.tiers import TierShape, plan_tiers, tiered_network
+from meshwright.cluster.networks.network import Cables, GraphNetwork, Network, components
+from meshwright.cluster.networks.tiers import TierShape, plan_tiers, tiered_network
+from meshwright.cluster.nodes.node import NodeNic, NodeType
+from meshwright.cluster.nodes.pcie import LocalLink, local_graph
 from meshwright.origin import Origin
 
 RATE = 50.0

@@ -11,7 +11,7 @@ import pytest
 
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.presets import find_preset, node_from_preset
+from meshwright.cluster.nodes.presets import find_preset, node_from_preset
 from meshwright.routes.loads import LoadCollector
 from meshwright.routes.patterns import GroupSlots, all_to_all, ring, transfer
 from routes.fabrics import irregular, make_groups, regular

@@ -11,9 +11,9 @@ import numpy as np
 
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.node import NodeNic, NodeType
-from meshwright.cluster.pcie import local_graph
-from meshwright.cluster.tiers import TierPlan, tiered_network
+from meshwright.cluster.networks.tiers import TierPlan, tiered_network
+from meshwright.cluster.nodes.node import NodeNic, NodeType
+from meshwright.cluster.nodes.pcie import local_graph
 from meshwright.groups.grid import Grid
 from meshwright.origin import Origin
 from meshwright.routes.spans import SlotDigits, aligned_span, count_spans

@@ -26,7 +26,7 @@ from collections import defaultdict, deque
 from itertools import pairwise
 
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.network import TieredNetwork
+from meshwright.cluster.networks.network import TieredNetwork
 
 Groups = list[list[int]]
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from meshwright.cluster.cluster_presets import (
+from meshwright.cluster.assembly.cluster_presets import (
     find_cluster_preset,
     section_of_preset,
     suggest_cluster_preset,
 )
-from meshwright.cluster.merge import parse_preset
-from meshwright.cluster.presets import NodePreset, find_preset, suggest_preset
-from meshwright.cluster.sections import ClusterSection, FabricSection
+from meshwright.cluster.assembly.merge import parse_preset
+from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
+from meshwright.cluster.nodes.presets import NodePreset, find_preset, suggest_preset
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.chain.outline import Outline
+from meshwright.cluster.assembly.merging import MAX_NAMED
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import Hostlists
-from meshwright.cluster.merging import MAX_NAMED
 from meshwright.costs.bound import AxisBound, axis_bound, total_load
 from meshwright.errors import InputError, Problem
 from meshwright.groups.kinds import GroupKind

@@ -14,11 +14,11 @@ _NUMBERS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _MOST_NUMBERS = 10_000
 
 if TYPE_CHECKING:
-    from meshwright.cluster.allocation import Allocation
-    from meshwright.cluster.choose import Choice
+    from meshwright.cluster.allocations.allocation import Allocation
     from meshwright.cluster.fabric import Fabric
     from meshwright.cluster.facts import Facts
-    from meshwright.cluster.vendor import Maker
+    from meshwright.cluster.nodes.choose import Choice
+    from meshwright.cluster.nodes.vendor import Maker
     from meshwright.findings import Finding
 
 
@@ -173,7 +173,7 @@ def _check_question(question: dict[str, Any]) -> None:
 
 def _answer(question: dict[str, Any], sources: list[Facts]) -> Choice | None:
     """Return the chosen GPUs, where a choice was asked for."""
-    from meshwright.cluster.choose import choose_groups, choose_set
+    from meshwright.cluster.nodes.choose import choose_groups, choose_set
 
     if question["pick"] is None and question["split"] is None:
         return None
@@ -192,7 +192,7 @@ def _one_host(sources: list[Facts]) -> tuple[Facts, Maker]:
     Raises ``UsageError`` where they describe another number of them.
     """
     from meshwright.cluster.join.all_sources import join_sources
-    from meshwright.cluster.vendor import AMD, NVIDIA, is_amd
+    from meshwright.cluster.nodes.vendor import AMD, NVIDIA, is_amd
     from meshwright.errors import UsageError
 
     if len(sources) == 1:
@@ -210,7 +210,7 @@ def _one_host(sources: list[Facts]) -> tuple[Facts, Maker]:
 
 def _allocation(question: dict[str, Any], sources: list[Facts]) -> Allocation | None:
     """Return a job's hosts on the network, where they are given."""
-    from meshwright.cluster.allocation import MAX_HOSTS, allocation_of
+    from meshwright.cluster.allocations.allocation import MAX_HOSTS, allocation_of
     from meshwright.cluster.hostlist import expand_hostlist
 
     if question["allocation"] is None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import NONE, Fabric, Ints, inner_nodes
 from meshwright.cluster.links import LinkClass, LinkTable, LinkTableBuilder
-from meshwright.cluster.network import Network
-from meshwright.cluster.node import NodeType
+from meshwright.cluster.networks.network import Network
+from meshwright.cluster.nodes.node import NodeType
 from meshwright.origin import Origin
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.links import LinkTable
-from meshwright.cluster.network import Network
-from meshwright.cluster.node import NodeType
+from meshwright.cluster.networks.network import Network
+from meshwright.cluster.nodes.node import NodeType
 
 Ints = NDArray[np.int32]
 NONE = -1

@@ -2,7 +2,7 @@
 
 Every reader under ``cluster/readers/`` returns one ``Facts``. A field is ``None`` when the format
 (or this file) does not give it, and an empty tuple when the format lists such things and the file
-lists none: *unknown* and *zero* are two answers. Merging (``cluster/merge.py``) turns facts of
+lists none: *unknown* and *zero* are two answers. Merging (``cluster/assembly/``) turns facts of
 several sources into one fabric.
 """
 

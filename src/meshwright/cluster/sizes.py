@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cluster.node import NodeType
+from meshwright.cluster.nodes.node import NodeType
 
 MAX_GPUS = 1 << 20
 """GPUs of one cluster: eight times the largest planned for."""

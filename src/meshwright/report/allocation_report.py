@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshwright.cluster.allocation import Allocation, Segments
-from meshwright.cluster.allocation_findings import allocation_findings
-from meshwright.cluster.allocation_groups import HostGroups
+from meshwright.cluster.allocations.allocation import Allocation, Segments
+from meshwright.cluster.allocations.allocation_findings import allocation_findings
+from meshwright.cluster.allocations.allocation_groups import HostGroups
 from meshwright.cluster.hostlist import compress_hostlist
 from meshwright.report.text import paragraph, table
 from meshwright.units import format_count, plural

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.chain.cluster_of_job import Cluster
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import compress_hostlist
-from meshwright.cluster.network import Network
+from meshwright.cluster.networks.network import Network
 from meshwright.findings import Finding, Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.text import counted, findings_text, paragraph, table

@@ -11,7 +11,7 @@ from meshwright.cluster.join.host_groups import HostType
 from meshwright.cluster.join.hosts_said import HostsSaid
 from meshwright.cluster.join.said import JoinMade, some
 from meshwright.cluster.join.tree_heights import edges_of, heights
-from meshwright.cluster.switch_levels import derive_levels
+from meshwright.cluster.switches.switch_levels import derive_levels
 from meshwright.findings import Finding
 from meshwright.report.text import paragraph, table
 from meshwright.units import format_count, plural

@@ -12,7 +12,7 @@ import msgspec
 
 from meshwright.cluster.facts import PATH_CLASSES, Facts, Gpu, Nic, PcieChain
 from meshwright.cluster.join.host_devices import driver_numbers, is_numbered
-from meshwright.cluster.pcie import guess_chains
+from meshwright.cluster.nodes.pcie import guess_chains
 from meshwright.report.nvlink_text import nvlink_text, peer_access_text, ranges
 from meshwright.report.text import paragraph
 from meshwright.units import format_rate

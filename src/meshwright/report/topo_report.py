@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from meshwright.cluster.choose import Choice
 from meshwright.cluster.facts import Facts, Nic, nearest_nics
 from meshwright.cluster.join.all_sources import Joined
 from meshwright.cluster.join.host_groups import HostType
 from meshwright.cluster.join.host_places import names_of
 from meshwright.cluster.join.keys import guid_key
 from meshwright.cluster.join.kinds import is_host
-from meshwright.cluster.vendor import cell_text, maker_of
+from meshwright.cluster.nodes.choose import Choice
+from meshwright.cluster.nodes.vendor import cell_text, maker_of
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.origin import Origin
 from meshwright.report.allocation_report import allocation_json, allocation_text

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from meshwright.cluster.facts import Facts, TreeSwitch
-from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
+from meshwright.cluster.switches.switch_levels import SwitchLevels, derive_levels
 from meshwright.report.text import table
 from meshwright.units import format_count, format_rate, plural
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from meshwright.cluster.allocation import Allocation
-from meshwright.cluster.allocation_findings import allocation_findings
-from meshwright.cluster.choose import Choice
-from meshwright.cluster.completeness import clique_findings, tier_findings
+from meshwright.cluster.allocations.allocation import Allocation
+from meshwright.cluster.allocations.allocation_findings import allocation_findings
+from meshwright.cluster.allocations.completeness import clique_findings, tier_findings
+from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.degraded import degradations, without_told
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.adapter_hosts import still_unplaced
 from meshwright.cluster.join.all_sources import Joined, join_sources
 from meshwright.cluster.join.kinds import is_fabric, is_host, is_tables
 from meshwright.cluster.join.places_tree import network_tree
 from meshwright.cluster.join.same_findings import folded
-from meshwright.cluster.rack_scale import of_sources
-from meshwright.cluster.switch_levels import SwitchLevels, derive_levels
-from meshwright.cluster.table_faults import table_findings
+from meshwright.cluster.networks.table_faults import table_findings
+from meshwright.cluster.nodes.choose import Choice
+from meshwright.cluster.nodes.rack_scale import of_sources
+from meshwright.cluster.switches.switch_levels import SwitchLevels, derive_levels
 from meshwright.errors import UsageError
 from meshwright.findings import Finding, by_severity
 

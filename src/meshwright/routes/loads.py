@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.node import NodeType
+from meshwright.cluster.nodes.node import NodeType
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.integer]

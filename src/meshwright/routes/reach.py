@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
-from meshwright.cluster.network import components
+from meshwright.cluster.networks.network import components
 from meshwright.routes.cells import Cells
 
 Longs = NDArray[np.int64]

@@ -14,7 +14,7 @@ from cluster.degraded.maker import FAST, SLOW, Port, Site, loud, of_listing, sit
 from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts, Gpu
 from meshwright.cluster.readers import ibnetdiscover, read_topology
-from meshwright.cluster.switch_levels import derive_levels
+from meshwright.cluster.switches.switch_levels import derive_levels
 from meshwright.findings import Finding, Severity
 from support import shared_path
 

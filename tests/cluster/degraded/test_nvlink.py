@@ -10,7 +10,7 @@ from cluster.degraded.maker import Cells, box, each_its_own, loud, matrix
 from meshwright.cluster.degraded.nvlink_model import below_model
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import find_gpu
-from meshwright.cluster.node import node_from_facts
+from meshwright.cluster.nodes.node import node_from_facts
 from meshwright.cluster.readers import nvidia_smi_nvlink_s, nvidia_smi_topo_m, rocm_smi_showtopo
 from meshwright.findings import Finding, Severity
 

@@ -11,7 +11,7 @@ from cluster.join.views import fabric, nic_guid, of_rule, rules, switch_guid
 from meshwright.cluster.facts import Cable, Facts, ForwardingTable, Nic
 from meshwright.cluster.join.fabric_files import merge_fabric
 from meshwright.cluster.readers import read_topology
-from meshwright.cluster.switch_levels import derive_levels
+from meshwright.cluster.switches.switch_levels import derive_levels
 from meshwright.findings import Severity
 from meshwright.units import gbit_per_s
 from support import shared_path

@@ -30,7 +30,7 @@ from meshwright.capture.tools import Ran
 from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts, NvlinkPair
 from meshwright.cluster.gpus import find_gpu
-from meshwright.cluster.node import node_from_facts
+from meshwright.cluster.nodes.node import node_from_facts
 from meshwright.cluster.readers import FORMATS, read_topology
 from meshwright.cluster.readers.meshwright_capture import FORMAT, looks_like, read
 from meshwright.errors import InputError

@@ -15,7 +15,7 @@ from meshwright.cluster.degraded.one_fault import without_told
 from meshwright.cluster.degraded.pcie_paths import far_nics, pcie_rate_findings
 from meshwright.cluster.degraded.planes import plane_findings
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.switch_levels import Cabling, SwitchLevels, derive_levels
+from meshwright.cluster.switches.switch_levels import Cabling, SwitchLevels, derive_levels
 from meshwright.findings import Finding
 
 

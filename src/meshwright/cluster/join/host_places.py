@@ -18,7 +18,7 @@ from meshwright.cluster.join.keys import HostNames, named_domain
 from meshwright.cluster.join.kinds import by_domain
 from meshwright.cluster.join.places_tree import tree_of
 from meshwright.cluster.join.said import JoinMade, join_made, some, told
-from meshwright.cluster.switch_levels import derive_levels
+from meshwright.cluster.switches.switch_levels import derive_levels
 from meshwright.findings import Finding, Number, Place, Severity
 
 

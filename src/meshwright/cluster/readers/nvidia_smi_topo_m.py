@@ -12,7 +12,7 @@ from itertools import combinations
 import msgspec
 
 from meshwright.cluster.facts import Facts, Gpu, Nic, NvlinkPair
-from meshwright.cluster.rack_scale import GPU_NUMA_IDS
+from meshwright.cluster.nodes.rack_scale import GPU_NUMA_IDS
 from meshwright.cluster.readers.nvidia_smi_topo_m_affinity import read_affinities
 from meshwright.cluster.readers.nvidia_smi_topo_m_findings import (
     Matrix,

@@ -1,0 +1,1 @@
+"""A job's hosts on the network: order, leaves, blocks, segments; tiers that a source lacks."""

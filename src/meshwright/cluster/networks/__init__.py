@@ -1,0 +1,1 @@
+"""Networks between hosts: regular tiers, any switch graph, forwarding tables; loads on cables."""

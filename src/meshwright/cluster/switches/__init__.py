@@ -1,0 +1,1 @@
+"""Leaves, spines, rails and units of a listing, and which cable is on the wrong port."""
