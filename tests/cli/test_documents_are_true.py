@@ -56,7 +56,7 @@ def test_cluster_file_of_the_docs_is_readable(tmp_path):
 
 def test_every_key_of_a_job_is_in_the_docs():
     from meshwright.chain.jobfile import JobFile
-    from meshwright.cluster.assembly.sections import ClusterSection, FabricSection, NodeSection
+    from meshwright.cluster.sections import ClusterSection, FabricSection, NodeSection
     from meshwright.job import sections
     from meshwright.placement.section import PlacementSection
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.allocations.allocation import Allocation, allocation_of, ring_crossings
 from meshwright.cluster.allocations.allocation_findings import allocation_findings
-from meshwright.cluster.allocations.natural_order import in_name_order, natural_key
 from meshwright.cluster.facts import (
     Block,
     Cable,
@@ -20,6 +19,7 @@ from meshwright.cluster.facts import (
     Switch,
     TreeSwitch,
 )
+from meshwright.cluster.natural_order import in_name_order, natural_key
 from meshwright.errors import UsageError
 from meshwright.report.allocation_report import allocation_json, allocation_text
 

@@ -18,9 +18,9 @@ from meshwright.cluster.assembly.cluster_presets import (
     suggest_cluster_preset,
 )
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.nodes.presets import find_preset
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.errors import InputError
 from meshwright.findings import Finding, Place
 from meshwright.units import gbit_per_s

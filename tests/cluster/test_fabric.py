@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric, inner_nodes
-from meshwright.cluster.networks.switch_names import NumberedNames
 from meshwright.cluster.nodes.node import NodeNic, NodeType
 from meshwright.cluster.nodes.pcie import local_graph
 from meshwright.cluster.nodes.presets import find_preset, node_from_preset
+from meshwright.cluster.sections import ClusterSection, FabricSection
+from meshwright.cluster.switch_names import NumberedNames
 from meshwright.findings import Place
 from meshwright.units import gb_per_s, gbit_per_s
 from routes.fabrics import graph_network, irregular, random_graph, regular

@@ -13,12 +13,12 @@ from cluster.degraded.maker import matrix
 from meshwright.cluster import hostlist
 from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.assembly.merge import merge_cluster, merge_network, parse_preset
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection, NodeSection
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts, Nic
 from meshwright.cluster.networks.network import GraphNetwork, TieredNetwork
 from meshwright.cluster.nodes.presets import node_from_preset, node_presets
 from meshwright.cluster.readers import read_topology
+from meshwright.cluster.sections import ClusterSection, FabricSection, NodeSection
 from meshwright.cluster.sizes import MAX_GPUS, too_large
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity

@@ -7,7 +7,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cluster.assembly.sections import NodeSection
 from meshwright.cluster.gpus import GpuModel, find_gpu
 from meshwright.cluster.nodes.node import NodeType
 from meshwright.cluster.nodes.node_by_hand import (
@@ -18,6 +17,7 @@ from meshwright.cluster.nodes.node_by_hand import (
     node_by_hand,
 )
 from meshwright.cluster.nodes.presets import find_preset, node_from_preset
+from meshwright.cluster.sections import NodeSection
 from meshwright.errors import InputError
 from meshwright.findings import Place
 from meshwright.origin import Origin

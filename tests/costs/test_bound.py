@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.nodes.node import NodeType
 from meshwright.cluster.nodes.presets import bare_node, find_preset, node_from_preset
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.costs.bound import axis_bound, busy_s, inside_bound_s, total_load
 from meshwright.findings import Place
 from meshwright.groups.grid import Grid

@@ -8,9 +8,9 @@ import pytest
 
 from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.facts import Cable, Facts, Nic, Switch, TreeSwitch
 from meshwright.cluster.readers import slurm_topology_conf
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.errors import UsageError
 from meshwright.findings import Place
 from meshwright.report.slurm_topology import slurm_topology

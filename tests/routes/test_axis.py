@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.costs.bound import axis_bound, inside_bound_s, total_load
 from meshwright.findings import Place
 from meshwright.groups.grid import Grid

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.networks.network import Cables
 from meshwright.cluster.nodes.presets import bare_node
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.findings import Place
 from meshwright.origin import Origin
 from meshwright.routes.cells import find_cells

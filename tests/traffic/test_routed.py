@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.assembly.merge import merge_cluster
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.findings import Place
 from meshwright.groups.grid import Grid
 from meshwright.routes.axis import Ground, route_axis

@@ -11,10 +11,10 @@ import numpy as np
 from meshwright.chain.cluster_preset import expand_preset, node_notes
 from meshwright.chain.jobfile import ALIASES, Job, is_there
 from meshwright.cluster.assembly.merge import allocated, merge_cluster, merge_network
-from meshwright.cluster.assembly.sections import ClusterSection
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.nodes.presets import bare_node
+from meshwright.cluster.sections import ClusterSection
 from meshwright.documents import decode, read_document
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity

@@ -12,8 +12,8 @@ from meshwright.cluster.assembly.cluster_presets import (
     suggest_cluster_preset,
 )
 from meshwright.cluster.assembly.merge import parse_preset
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
 from meshwright.cluster.nodes.presets import NodePreset, find_preset, suggest_preset
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from meshwright.cluster.assembly.sections import ClusterSection
+from meshwright.cluster.sections import ClusterSection
 from meshwright.documents import Decoded, decode, read_document
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place

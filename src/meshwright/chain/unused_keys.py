@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.chain.jobfile import Job
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.findings import Finding, Severity
 from meshwright.job.layout import Layout
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.cluster.fabric import Fabric
     from meshwright.cluster.facts import Facts
     from meshwright.cluster.nodes.choose import Choice
-    from meshwright.cluster.nodes.vendor import Maker
+    from meshwright.cluster.vendor import Maker
     from meshwright.findings import Finding
 
 
@@ -192,7 +192,7 @@ def _one_host(sources: list[Facts]) -> tuple[Facts, Maker]:
     Raises ``UsageError`` where they describe another number of them.
     """
     from meshwright.cluster.join.all_sources import join_sources
-    from meshwright.cluster.nodes.vendor import AMD, NVIDIA, is_amd
+    from meshwright.cluster.vendor import AMD, NVIDIA, is_amd
     from meshwright.errors import UsageError
 
     if len(sources) == 1:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from meshwright.cluster.allocations.natural_order import in_name_order
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import common_gpu
 from meshwright.cluster.hostlist import compress_hostlist
@@ -26,6 +25,7 @@ from meshwright.cluster.join.kinds import (
     without_copies,
 )
 from meshwright.cluster.join.said import some
+from meshwright.cluster.natural_order import in_name_order
 from meshwright.cluster.nodes.rack_scale import DOMAINS_MISSING, rack_scale
 from meshwright.documents import dump_yaml
 from meshwright.errors import UsageError

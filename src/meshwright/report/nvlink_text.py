@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from meshwright.cluster.facts import Facts, Gpu, NvlinkPair
-from meshwright.cluster.nodes.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
-from meshwright.cluster.nodes.vendor import Maker, maker_of
+from meshwright.cluster.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
+from meshwright.cluster.vendor import Maker, maker_of
 from meshwright.units import format_rate
 
 _PAIRS = 8

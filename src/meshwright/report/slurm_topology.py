@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cluster.allocations.natural_order import in_name_order
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import compress_hostlist
+from meshwright.cluster.natural_order import in_name_order
 from meshwright.cluster.networks.network import Network
 from meshwright.errors import UsageError
 from meshwright.findings import Finding, Place, Severity

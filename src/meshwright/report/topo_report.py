@@ -12,7 +12,7 @@ from meshwright.cluster.join.host_places import names_of
 from meshwright.cluster.join.keys import guid_key
 from meshwright.cluster.join.kinds import is_host
 from meshwright.cluster.nodes.choose import Choice
-from meshwright.cluster.nodes.vendor import cell_text, maker_of
+from meshwright.cluster.vendor import cell_text, maker_of
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.origin import Origin
 from meshwright.report.allocation_report import allocation_json, allocation_text

@@ -23,8 +23,8 @@ from meshwright.cluster.allocations.allocation_groups import (
     group_of,
     leaf_groups,
 )
-from meshwright.cluster.allocations.natural_order import in_name_order
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.natural_order import in_name_order
 from meshwright.errors import UsageError
 
 MAX_HOSTS = 300_000

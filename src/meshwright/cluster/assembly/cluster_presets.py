@@ -12,7 +12,7 @@ import functools
 
 import msgspec
 
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection
+from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.data.load import load_records
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity

@@ -9,13 +9,13 @@ from collections import Counter
 
 import numpy as np
 
-from meshwright.cluster.assembly.sections import FabricSection
 from meshwright.cluster.assembly.wiring import facts_wiring
 from meshwright.cluster.build import HostSet, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.nodes.node import NodeNic, NodeType
 from meshwright.cluster.nodes.pcie import local_graph
+from meshwright.cluster.sections import FabricSection
 from meshwright.cluster.sizes import too_large
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place

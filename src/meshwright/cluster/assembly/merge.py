@@ -19,17 +19,17 @@ from meshwright.cluster.assembly.merge_domains import domains_from_files, nvlink
 from meshwright.cluster.assembly.merge_fabric import check_sources, fabric_facts
 from meshwright.cluster.assembly.merge_node import node_of_section
 from meshwright.cluster.assembly.merging import MAX_NAMED, Merge, PlaceOf
-from meshwright.cluster.assembly.sections import ClusterSection, FabricSection, HostList
 from meshwright.cluster.assembly.wiring import facts_wiring, preset_wiring
 from meshwright.cluster.build import HostSet, Wiring, build_fabric
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.hostlist import Hostlists
 from meshwright.cluster.join.same_findings import folded
-from meshwright.cluster.networks.switch_names import NumberedNames
 from meshwright.cluster.nodes.node import NodeType
 from meshwright.cluster.nodes.presets import NodePreset
+from meshwright.cluster.sections import ClusterSection, FabricSection, HostList
 from meshwright.cluster.sizes import too_large
+from meshwright.cluster.switch_names import NumberedNames
 from meshwright.findings import Finding, Severity
 
 _PRESET = re.compile(r"\s*(?P<name>[A-Za-z0-9][\w.+-]*)\s*(?:[x×*]\s*(?P<count>[0-9]{1,7}))?\s*\Z")

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.cluster.assembly.merging import Merge
-from meshwright.cluster.assembly.sections import ClusterSection, HostList
 from meshwright.cluster.build import HostSet
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.keys import HostNames, named_domain
 from meshwright.cluster.join.kinds import by_domain, has_domains, is_host
 from meshwright.cluster.join.said import some
-from meshwright.cluster.networks.switch_names import NumberedNames
 from meshwright.cluster.nodes.rack_scale import domain_unknown, rack_scale, rack_scale_name
+from meshwright.cluster.sections import ClusterSection, HostList
+from meshwright.cluster.switch_names import NumberedNames
 
 
 def nvlink_domains(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.cluster.assembly.merging import Merge
-from meshwright.cluster.assembly.sections import HostList
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.adapter_hosts import named_by_captures, still_unplaced
 from meshwright.cluster.join.all_sources import hosts_said, says_hosts
@@ -13,6 +12,7 @@ from meshwright.cluster.join.fabric_files import merge_fabric
 from meshwright.cluster.join.host_places import compare, names_of
 from meshwright.cluster.join.kinds import has_places, is_fabric, is_host, is_tables, is_tree
 from meshwright.cluster.join.places_tree import network_tree
+from meshwright.cluster.sections import HostList
 
 
 def fabric_facts(merge: Merge, sources: HostList) -> Facts:

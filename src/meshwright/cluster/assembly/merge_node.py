@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from meshwright.cluster.assembly.merging import Merge
-from meshwright.cluster.assembly.sections import ClusterSection, HostList, NodeSection
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import GpuModel, common_gpu, find_gpu, suggest_gpus
 from meshwright.cluster.join.host_groups import HostType, join_hosts
@@ -22,6 +21,7 @@ from meshwright.cluster.nodes.presets import (
     suggest_preset,
 )
 from meshwright.cluster.nodes.rack_scale import rack_scale
+from meshwright.cluster.sections import ClusterSection, HostList, NodeSection
 from meshwright.findings import Finding
 from meshwright.origin import Origin
 from meshwright.units import format_rate

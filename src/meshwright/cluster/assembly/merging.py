@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshwright.cluster.assembly.sections import HostList
 from meshwright.cluster.degraded import degradations
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.hostlist import Hostlists
+from meshwright.cluster.sections import HostList
 from meshwright.cluster.sizes import MAX_GPUS
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity

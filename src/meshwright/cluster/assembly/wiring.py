@@ -10,14 +10,12 @@ import msgspec
 import numpy as np
 
 from meshwright.cluster.assembly.cluster_presets import fabric_of_preset
-from meshwright.cluster.assembly.sections import FabricSection
 from meshwright.cluster.build import HostSet, Wiring
 from meshwright.cluster.degraded import degradations
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts, Nic
 from meshwright.cluster.join.tree_heights import edges_of, heights, hosts_below
 from meshwright.cluster.networks.network import Cables, GraphNetwork, Network, components
-from meshwright.cluster.networks.switch_names import short_name
 from meshwright.cluster.networks.table_faults import table_findings
 from meshwright.cluster.networks.table_graph import TableGraph
 from meshwright.cluster.networks.table_network import table_network
@@ -32,6 +30,8 @@ from meshwright.cluster.networks.tiers import (
 )
 from meshwright.cluster.networks.trunks import trunk_cables
 from meshwright.cluster.nodes.node import NodeType
+from meshwright.cluster.sections import FabricSection
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switches.switch_levels import SwitchLevels, derive_levels
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity

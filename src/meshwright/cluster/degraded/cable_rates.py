@@ -14,7 +14,7 @@ import msgspec
 
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switches.switch_levels import Cabling, SwitchLevels
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import format_rate

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import plural, verb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.cluster.degraded.peers import some
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switches.switch_levels import SwitchLevels
 from meshwright.findings import Finding, Number, Place, Severity
 

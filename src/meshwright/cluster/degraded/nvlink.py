@@ -15,8 +15,8 @@ from itertools import combinations
 from meshwright.cluster.degraded.peers import PlaceOf, gpu_name, some
 from meshwright.cluster.facts import Facts, Gpu
 from meshwright.cluster.gpus import GpuModel, common_gpu
-from meshwright.cluster.nodes.nvlink_shape import NvlinkShape, PairCounts, nvlink_shape, pair_counts
-from meshwright.cluster.nodes.vendor import AMD, Maker, maker_of
+from meshwright.cluster.nvlink_shape import NvlinkShape, PairCounts, nvlink_shape, pair_counts
+from meshwright.cluster.vendor import AMD, Maker, maker_of
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import plural
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshwright.cluster.degraded.nvlink import model_of
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.gpus import GpuModel
-from meshwright.cluster.nodes.nvlink_shape import nvlink_shape, pair_counts
+from meshwright.cluster.nvlink_shape import nvlink_shape, pair_counts
 from meshwright.findings import Finding, Number, Place, Severity
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from meshwright.cluster.degraded.peers import some, usual
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switches.switch_levels import Cabling, SwitchLevels
 from meshwright.cluster.switches.switch_swaps import Plug, doubled_hosts
 from meshwright.findings import Finding, Number, Place, Severity

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.allocations.natural_order import natural_key
 from meshwright.cluster.facts import Facts, Nic
 from meshwright.cluster.join.fabric_nodes import NEAR_GUIDS
 from meshwright.cluster.join.host_devices import device_name
 from meshwright.cluster.join.host_machines import hosts_by_name
 from meshwright.cluster.join.keys import HostNames, guid_key
 from meshwright.cluster.join.said import Difference, JoinMade, conflict, join_made, some, told
+from meshwright.cluster.natural_order import natural_key
 from meshwright.findings import Finding, Number, Severity
 
 _NODE_GUIDS = ("ibnetdiscover", "ibsim_net")

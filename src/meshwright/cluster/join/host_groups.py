@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from meshwright.cluster.allocations.natural_order import natural_key
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.host_devices import gpu_pci
 from meshwright.cluster.join.host_differences import differences, shape_of, words
@@ -20,6 +19,7 @@ from meshwright.cluster.join.host_machines import duplicate_guids, hosts_by_name
 from meshwright.cluster.join.keys import HostNames
 from meshwright.cluster.join.kinds import in_order, without_copies
 from meshwright.cluster.join.said import JoinMade, some, told
+from meshwright.cluster.natural_order import natural_key
 from meshwright.findings import Finding, Number, Place, Severity
 
 _SEVERAL = ("nvidia_smi_topo_p2p", "nccl_graph_xml")

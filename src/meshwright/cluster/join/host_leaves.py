@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.allocations.natural_order import natural_key
 from meshwright.cluster.join.groupings import Split, shown, splits
 from meshwright.cluster.join.hosts_said import HostsSaid
 from meshwright.cluster.join.said import some, told
+from meshwright.cluster.natural_order import natural_key
 from meshwright.findings import Finding, Number, Severity
 
 _LISTED = 100

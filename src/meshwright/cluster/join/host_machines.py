@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.allocations.natural_order import in_name_order
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.host_devices import gpu_uuid
 from meshwright.cluster.join.keys import HostNames, guid_key
 from meshwright.cluster.join.said import some, told
+from meshwright.cluster.natural_order import in_name_order
 from meshwright.findings import Finding, Severity
 
 Ids = tuple[frozenset[str], frozenset[str]]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from meshwright.cluster.allocations.natural_order import natural_key
 from meshwright.cluster.facts import Facts
+from meshwright.cluster.natural_order import natural_key
 
 NODE_FORMATS = (
     "meshwright_capture",

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from meshwright.cluster.allocations.natural_order import natural_key
 from meshwright.cluster.facts import Facts
 from meshwright.cluster.join.said import some
+from meshwright.cluster.natural_order import natural_key
 from meshwright.findings import Finding, Number
 
 _LISTED = 100

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.networks.network import Cables, Ints, TieredNetwork
-from meshwright.cluster.networks.switch_names import PlaneNames, TierNames
+from meshwright.cluster.switch_names import PlaneNames, TierNames
 from meshwright.origin import Origin
 
 Longs = NDArray[np.int64]

@@ -17,7 +17,7 @@ import msgspec
 from meshwright.cluster.facts import PATH_CLASSES, Facts, nearest_nics
 from meshwright.cluster.join.host_devices import driver_numbers, is_numbered
 from meshwright.cluster.nodes.divide import MAX_STEPS, best_division, num_divisions, num_steps
-from meshwright.cluster.nodes.vendor import NVIDIA, Maker, maker_of
+from meshwright.cluster.vendor import NVIDIA, Maker, maker_of
 from meshwright.errors import UsageError
 
 MAX_SETS = 200_000

@@ -16,9 +16,9 @@ from meshwright.cluster.degraded.nvlink import model_of
 from meshwright.cluster.degraded.nvlink_model import below_model
 from meshwright.cluster.facts import PATH_CLASSES, Facts, Nic, nearest_nics
 from meshwright.cluster.gpus import GpuModel
-from meshwright.cluster.nodes.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
 from meshwright.cluster.nodes.pcie import LocalGraph, LocalLink, guess_chains, local_graph
-from meshwright.cluster.nodes.vendor import is_amd
+from meshwright.cluster.nvlink_shape import NvlinkShape, nvlink_shape, pair_counts
+from meshwright.cluster.vendor import is_amd
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin
 from meshwright.units import format_rate, gb_per_s, gbit_per_s

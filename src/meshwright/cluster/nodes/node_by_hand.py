@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.cluster.assembly.sections import NodeSection
 from meshwright.cluster.facts import PcieChain
 from meshwright.cluster.gpus import GpuModel
 from meshwright.cluster.link_facts import usable_bytes_per_s
 from meshwright.cluster.nodes.node import PCIE_RATE_BYTES_PER_S, NodeNic, NodeType, default_nic_rate
 from meshwright.cluster.nodes.pcie import LocalGraph, LocalLink, local_graph
 from meshwright.cluster.nodes.presets import full_mesh
+from meshwright.cluster.sections import NodeSection
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Place, Severity
 from meshwright.origin import Origin

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from meshwright.cluster.facts import Facts
-from meshwright.cluster.networks.switch_names import short_name
 from meshwright.cluster.readers.ib_fabric import Fabric, fabric_facts
 from meshwright.cluster.readers.ib_text import take_lines
 from meshwright.cluster.readers.iblinkinfo_lines import Lines, PortLine, is_port_line
 from meshwright.cluster.readers.ibnetdiscover_listing import End
 from meshwright.cluster.readers.ibnetdiscover_names import other_kind
+from meshwright.cluster.switch_names import short_name
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Finding, Number, Place, Severity
 

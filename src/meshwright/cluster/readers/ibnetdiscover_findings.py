@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from meshwright.cluster.facts import Nic
-from meshwright.cluster.networks.switch_names import short_name
 from meshwright.cluster.readers.ibnetdiscover_listing import Listing, Node
 from meshwright.cluster.readers.ibnetdiscover_names import other_kind
 from meshwright.cluster.readers.ibnetdiscover_rates import link_rate
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import plural, verb
 

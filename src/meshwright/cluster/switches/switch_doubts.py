@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.cluster.switches.switch_swaps import RULE, Misplaced, numbers_of, port_words
 from meshwright.findings import Finding, Place, Severity
 

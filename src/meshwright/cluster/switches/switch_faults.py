@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.units import plural
 

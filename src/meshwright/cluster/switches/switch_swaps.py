@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from meshwright.cluster.networks.switch_names import short_name
+from meshwright.cluster.switch_names import short_name
 from meshwright.findings import Finding, Number, Place, Severity
 
 RULE = "topology/rail-miscabled"
