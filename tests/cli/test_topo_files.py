@@ -135,3 +135,19 @@ def test_drivers_views_of_several_hosts_are_no_quarrel(tmp_path: Path) -> None:
     document = run("topo", *files, "--json").document
     assert [one["hosts"] for one in document["nvlink_domains"]] == [["h0", "h1", "h2"]]
     assert "topology/join-refused" not in {one["rule"] for one in document["findings"]}
+
+
+def test_switches_and_hosts_of_two_trees_are_counted_once(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text(TREE)
+    (tmp_path / "b.conf").write_text(TREE.replace("n[1-2]", "n1.a.com,n2.a.com"))
+    document = run("topo", tmp_path / "a.conf", tmp_path / "b.conf", "--json").document
+    assert [one["name"] for one in document["switches"]] == ["leaf1", "leaf2", "top"]
+    (tier,) = document["joined"]["tiers"]
+    assert (tier["hosts"], tier["switches_by_tier"]) == (4, [2, 1])
+
+
+def test_blocks_alone_say_how_they_become_domains(tmp_path: Path) -> None:
+    (tmp_path / "block.conf").write_text("BlockName=b1 Nodes=n[1-4]\nBlockSizes=4\n")
+    ran = run("topo", tmp_path / "block.conf", "--write", tmp_path / "c.yaml")
+    assert ran.status == 2
+    assert "nvlink_domains: {from: block.conf}" in ran.err

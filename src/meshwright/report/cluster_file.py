@@ -75,7 +75,14 @@ def cluster_document(sources: Sequence[Facts], folder: Path) -> tuple[dict[str, 
     comments = [*_node(document, kept, joined, folder), *_fabric(document, kept, joined, folder)]
     _domains(document, kept, folder)
     if not document:
-        raise UsageError("no source describes a host, a fabric or NVLink domains: nothing to write")
+        blocks = [facts.path for facts in kept if facts.blocks]
+        more = ""
+        if blocks:
+            name = Path(blocks[0]).name
+            more = f"; blocks of hosts need not be NVLink domains: if they are, write nvlink_domains: {{from: {name}}}"
+        raise UsageError(
+            f"no source describes a host, a fabric or NVLink domains: nothing to write{more}"
+        )
     if "nvlink_domains" not in document and any(rack_scale(one.facts) for one in joined.hosts):
         comments.append(f"{_MISSING}{DOMAINS_MISSING}")
     return document, [*comments, *_left_out(kept, joined, document, folder)]

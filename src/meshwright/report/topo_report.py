@@ -96,6 +96,8 @@ def _together(view: TopoView, *, full: bool) -> dict[str, Any]:
             every = list(dict.fromkeys(every))
         if name == "hosts":
             every = _one_spelling(view, every)
+        if name == "switches":
+            every = list({one.id: one for one in reversed(every)}.values())[::-1]
         if name == "nics":
             every = _one_a_guid(every)
         result[name] = _cut(every, full=full) if given else None

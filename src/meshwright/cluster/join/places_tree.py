@@ -49,8 +49,8 @@ def network_tree(sources: Sequence[Facts]) -> tuple[Facts | None, list[Finding]]
     if not ordered:
         return None, []
     used = [facts for facts in ordered if facts.format == ordered[0].format]
-    tree, findings = _united([(facts.path, tree_of(facts)) for facts in used])
     names = HostNames(facts.hosts or () for facts in used)
+    tree, findings = _united([(facts.path, _spelled(tree_of(facts), names)) for facts in used])
     hosts = list(dict.fromkeys(names.spelled(h) for facts in used for h in facts.hosts or ()))
     path = paths_of(used)
     findings += _lost(tree, hosts, path)
@@ -71,6 +71,14 @@ def network_tree(sources: Sequence[Facts]) -> tuple[Facts | None, list[Finding]]
         findings=(),
     )
     return joined, findings
+
+
+def _spelled(tree: tuple[TreeSwitch, ...], names: HostNames) -> tuple[TreeSwitch, ...]:
+    """Return the tree with each host under the one spelling that all sources get."""
+    return tuple(
+        msgspec.structs.replace(switch, hosts=tuple(map(names.spelled, switch.hosts)))
+        for switch in tree
+    )
 
 
 def _real(tree: Iterable[TreeSwitch]) -> tuple[TreeSwitch, ...]:
