@@ -8,6 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test asserts seconds, and `.ci/run` tries the same examples each time.
+settings.register_profile(
+    "meshwright",
+    settings.default,
+    deadline=None,
+    derandomize=bool(os.environ.get("MESHWRIGHT_REQUIRE_COMPONENTS") or os.environ.get("CI")),
+    database=None,
+)
+settings.load_profile("meshwright")
 
 _SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 _MARKERS = ("captured", "golden", "components", "oracles")
