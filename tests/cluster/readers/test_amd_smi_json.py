@@ -14,10 +14,7 @@ from meshwright.cluster.readers.amd_smi_topology import read as read_tables
 from meshwright.errors import InputError
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
-    claimed_by_others,
     facts_or_input_error,
-    fixture_files,
     mutated,
     rules,
 )
@@ -32,20 +29,6 @@ def _text(name: str) -> str:
 
 def _fixture(name: str) -> Facts:
     return read(_text(name), name)
-
-
-def test_only_own_fixtures_are_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent == _HERE), path.name
-        if path.parent == _HERE:
-            assert claimed_by_others(text, FORMAT) == [], path.name
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert not looks_like(path.read_text()), path.name
 
 
 def test_a_ring_by_weight_and_bandwidth() -> None:

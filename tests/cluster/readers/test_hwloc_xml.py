@@ -14,12 +14,9 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
     check_counts,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rows_of,
     rules,
@@ -70,20 +67,6 @@ def test_captured_dgx2_has_two_planes_that_are_one_machine() -> None:
     assert (facts.pcie_chains or ())[0] == PcieChain(
         "nvml0", ("0000:32:00.0", "0000:2c:00.0", "cpu0"), (15_753_846e3,) * 3
     )
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
-def test_fixtures_of_other_formats_are_not_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-        if path.parent.name == FORMAT:
-            assert claimed_by_others(text, FORMAT) == []
 
 
 def test_gpus_are_joined_by_pci_device_in_the_order_of_nvml() -> None:

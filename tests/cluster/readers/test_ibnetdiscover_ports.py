@@ -16,12 +16,9 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
     check_counts,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rows_of,
     rules,
@@ -49,20 +46,6 @@ def test_captured_samples_give_the_manifest() -> None:
         assert {cable.rate_bytes_per_s for cable in facts.cables or ()} == {12.5e9}
         assert facts.counts == {"ports_without_cable": 2}
         assert rules(facts) == ["node-not-listed", "cable-listed-once"]
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
-def test_fixtures_of_other_formats_are_not_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-        if path.parent.name == FORMAT:
-            assert claimed_by_others(text, FORMAT) == []
 
 
 def test_small_fabric() -> None:

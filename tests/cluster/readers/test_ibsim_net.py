@@ -15,12 +15,9 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
     check_counts,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rows_of,
     rules,
@@ -47,20 +44,6 @@ def test_captured_samples_give_the_manifest() -> None:
         assert {cable.listed_twice for cable in facts.cables or ()} == {True}
         assert Cable("Switch1", "Switch2", 5, 5) in (facts.cables or ())
         assert rules(facts) == ["rate-not-stated"]
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
-def test_fixtures_of_other_formats_are_not_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-        if path.parent.name == FORMAT:
-            assert claimed_by_others(text, FORMAT) == []
 
 
 def test_small_fabric() -> None:

@@ -42,7 +42,6 @@ from topology_samples import (
     claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rules,
 )
@@ -79,18 +78,6 @@ def error(text: str) -> InputError:
     with pytest.raises(InputError) as caught:
         read(text, "c.json")
     return caught.value
-
-
-@pytest.mark.parametrize("name", _NAMES)
-def test_fixtures_are_recognised_by_this_reader_only(name):
-    assert looks_like(text_of(name))
-    assert claimed_by_others(text_of(name), FORMAT) == []
-    assert read_topology(_HERE / name).format == FORMAT
-
-
-def test_other_fixtures_are_not_claimed():
-    for path in fixture_files():
-        assert looks_like(path.read_text(errors="replace")) == (path.parent == _HERE), path.name
 
 
 def test_capture_comes_first_for_it_holds_what_other_readers_claim(tmp_path):

@@ -15,12 +15,9 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
     check_counts,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rows_of,
     rules,
@@ -56,21 +53,6 @@ def test_captured_samples_give_the_manifest() -> None:
         assert {g["intra_bytes_per_s"] for g in graphs} == {12e9}
         assert {(g["intra_class"], g["inter_class"]) for g in graphs} == {("SYS", "PIX")}
         assert rules(facts) == ["graph-channels"]
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        text = path.read_text()
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-
-
-def test_fixtures_of_other_formats_are_not_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-        if path.parent.name == FORMAT:
-            assert claimed_by_others(text, FORMAT) == []
 
 
 def test_devices_by_number_with_nets() -> None:

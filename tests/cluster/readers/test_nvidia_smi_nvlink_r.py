@@ -12,11 +12,8 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rules,
 )
@@ -35,20 +32,6 @@ def _fixture(name: str) -> Facts:
 
 def _pairs(facts: Facts) -> dict[tuple[int, int], int]:
     return {(pair.a, pair.b): pair.count for pair in facts.nvlink_pairs or ()}
-
-
-def test_only_own_fixtures_are_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent == _HERE), path.name
-        if path.parent == _HERE:
-            assert claimed_by_others(text, FORMAT) == [], path.name
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert not looks_like(path.read_text()), path.name
 
 
 def test_four_switches_of_4_5_5_4_links() -> None:

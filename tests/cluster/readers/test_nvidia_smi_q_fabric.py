@@ -13,11 +13,8 @@ from meshwright.errors import InputError
 from meshwright.findings import Place
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rules,
 )
@@ -36,20 +33,6 @@ def _fixture(name: str) -> Facts:
 
 def _domains(facts: Facts) -> dict[str, str | None]:
     return {place.host: place.nvlink_domain for place in facts.places or ()}
-
-
-def test_only_own_fixtures_are_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent == _HERE), path.name
-        if path.parent == _HERE:
-            assert claimed_by_others(text, FORMAT) == [], path.name
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert not looks_like(path.read_text()), path.name
 
 
 def test_whole_output_of_one_host() -> None:

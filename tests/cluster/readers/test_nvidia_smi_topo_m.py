@@ -97,15 +97,6 @@ def _check_nearest(facts: Facts, row: dict[str, str]) -> None:
     ), row["file"]
 
 
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    base = shared_path("data/topology")
-    paths = [path for path in base.glob("*/*") if path.is_file()]
-    assert len(paths) == 79
-    for path in paths:
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
 def test_tabs_indented_header_and_a_legend() -> None:
     facts = _fixture("tabs_4gpu_2nic.txt")
     assert facts.format == FORMAT

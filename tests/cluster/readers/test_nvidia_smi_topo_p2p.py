@@ -14,12 +14,9 @@ from meshwright.errors import InputError
 from meshwright.findings import Severity
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
     check_counts,
-    claimed_by_others,
     facts_or_input_error,
     finding_of,
-    fixture_files,
     mutated,
     rows_of,
     rules,
@@ -50,22 +47,6 @@ def test_captured_samples_give_the_manifest() -> None:
     assert len(rows) == 3
     for row in rows:
         check_counts(read(Path(row["path"]).read_text(), row["file"]), row)
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    paths = captured_files()
-    assert len(paths) == 79
-    for path in paths:
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
-def test_only_own_fixtures_are_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent == _HERE), path.name
-        if path.parent == _HERE:
-            assert claimed_by_others(text, FORMAT) == [], path.name
 
 
 @pytest.mark.captured

@@ -14,10 +14,7 @@ from meshwright.cluster.readers.opensm_lfts import FORMAT, looks_like, read
 from meshwright.errors import InputError
 from support import FIXTURES
 from topology_samples import (
-    captured_files,
-    claimed_by_others,
     facts_or_input_error,
-    fixture_files,
     mutated,
 )
 
@@ -38,20 +35,6 @@ def _entries(facts: Facts) -> list[dict[int, int]]:
         {lid: port for lid, port in enumerate(one.ports) if port != NO_PORT}
         for one in facts.tables or ()
     ]
-
-
-@pytest.mark.captured
-def test_captured_files_of_other_formats_are_not_claimed() -> None:
-    for path in captured_files():
-        assert looks_like(path.read_text()) == (path.parent.name == FORMAT), path.name
-
-
-def test_fixtures_of_other_formats_are_not_claimed() -> None:
-    for path in fixture_files():
-        text = path.read_text(errors="replace")
-        assert looks_like(text) == (path.parent.name == FORMAT), path.name
-        if path.parent.name == FORMAT:
-            assert claimed_by_others(text, FORMAT) == []
 
 
 def test_tables_of_the_diagnostic_tools() -> None:

@@ -23,7 +23,7 @@ from meshwright.cluster.readers import (
 )
 from meshwright.errors import InputError
 from support import FIXTURES
-from topology_samples import captured_files, fixture_files, mutated, rows_of
+from topology_samples import mutated, rows_of
 
 MODULES = (
     aws_instance_topology,
@@ -96,23 +96,6 @@ def test_captured_samples_give_the_manifest(reader: ModuleType, samples: int) ->
             chains = [place.tiers[::-1] for place in facts.places or ()]
             assert [len(set(layer)) for layer in zip(*chains, strict=True)] == layers
         assert {key: facts.counts[key] for key in further} == further, row["file"]
-
-
-@pytest.mark.captured
-@by_format
-def test_captured_files_of_other_formats_are_not_claimed(reader: ModuleType) -> None:
-    paths = captured_files()
-    assert len(paths) == 79
-    for path in paths:
-        text = path.read_text(errors="replace")
-        assert reader.looks_like(text) == (path.parent.name == reader.FORMAT), path.name
-
-
-@by_format
-def test_only_own_fixtures_are_claimed(reader: ModuleType) -> None:
-    for path in fixture_files():
-        own = path.parent == FIXTURES / "topology" / reader.FORMAT
-        assert reader.looks_like(path.read_text(errors="replace")) == own, path.name
 
 
 @by_format
