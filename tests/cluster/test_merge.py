@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
-from cluster.degraded.maker import matrix
+from cluster.merging_files import (
+    merged,
+    notes,
+    own_fixture,
+    place,
+    refused,
+)
 from meshwright.cluster import hostlist
 from meshwright.cluster.assembly.fabric_of_facts import fabric_of_facts
-from meshwright.cluster.assembly.merge import merge_cluster, merge_network, parse_preset
-from meshwright.cluster.fabric import Fabric
+from meshwright.cluster.assembly.merge import merge_network, parse_preset
 from meshwright.cluster.facts import Facts, Nic
 from meshwright.cluster.networks.network import GraphNetwork, TieredNetwork
 from meshwright.cluster.nodes.presets import node_from_preset, node_presets
-from meshwright.cluster.readers import read_topology
 from meshwright.cluster.sections import ClusterSection, FabricSection, NodeSection
 from meshwright.cluster.sizes import MAX_GPUS, too_large
 from meshwright.errors import InputError, Problem
-from meshwright.findings import Finding, Place, Severity
+from meshwright.findings import Place, Severity
 from meshwright.units import gb_per_s, gbit_per_s
-from support import FIXTURES, shared_path
-
-TOPO = FIXTURES / "topology"
-TREE = "SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\nSwitchName=top Switches=s[0-1]\n"
-BLOCKS = "BlockName=b0 Nodes=n[0-3]\nBlockName=b1 Nodes=n[4-7]\nBlockSizes=4\n"
-
-
-def _place(key: str) -> Place:
-    return Place("cluster.yaml", 5, 3, key)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tree.conf").write_text(TREE)
-    (tmp_path / "blocks.conf").write_text(BLOCKS)
-    (tmp_path / "rubbish.txt").write_text("neither fish nor fowl\n")
-    (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "folder").mkdir()
-    return tmp_path
-
-
-def _merge(folder: Path, **section: object) -> tuple[Fabric, list[Finding]]:
-    return merge_cluster(ClusterSection(**section), folder, _place)
-
-
-def _refused(folder: Path, **section: object) -> Problem:
-    with pytest.raises(InputError) as caught:
-        _merge(folder, **section)
-    (problem,) = caught.value.problems
-    assert problem.place.file
-    assert problem.message
-    return problem
-
-
-def _own(kind: str, name: str) -> str:
-    return str(TOPO / kind / name)
-
+from support import shared_path
 
 H100 = {"node": "dgx-h100"}
 NODE_ERRORS = {
@@ -79,12 +45,12 @@ NODE_ERRORS = {
     ),
     "no host file, short": ({"node": "tree.conf"}, "node.from", "describes no host"),
     "no GPU": (
-        {"node": NodeSection(source=_own("nccl_topo_xml", "skeleton_without_class.xml"))},
+        {"node": NodeSection(source=own_fixture("nccl_topo_xml", "skeleton_without_class.xml"))},
         "node.from",
         "names no GPU",
     ),
     "two hosts": (
-        {"node": NodeSection(source=_own("nccl_topo_xml", "two_hosts.xml"))},
+        {"node": NodeSection(source=own_fixture("nccl_topo_xml", "two_hosts.xml"))},
         "node.from",
         "holds 2 hosts; a node file describes one",
     ),
@@ -175,8 +141,8 @@ ERRORS = [
 def test_refused_with_the_place_of_the_key(
     folder: Path, section: dict[str, object], key: str, message: str
 ) -> None:
-    problem = _refused(folder, **section)
-    assert problem.place == _place(key)
+    problem = refused(folder, **section)
+    assert problem.place == place(key)
     assert message in problem.message
 
 
@@ -186,16 +152,16 @@ def test_files_that_are_no_topology_are_refused_with_the_file(
     folder: Path, name: str, key: str
 ) -> None:
     section = {"node": "dgx-h100", "nodes": 2} | {key: name}
-    assert _refused(folder, **section).place.file == str(folder / name)
+    assert refused(folder, **section).place.file == str(folder / name)
 
 
 def test_suggestions(folder: Path) -> None:
-    assert "dgx-h100" in str(_refused(folder, node="dgx-h10").remedy)
-    assert "H100" in str(_refused(folder, node=NodeSection(gpus=8, gpu="H100-SMX")).remedy)
+    assert "dgx-h100" in str(refused(folder, node="dgx-h10").remedy)
+    assert "H100" in str(refused(folder, node=NodeSection(gpus=8, gpu="H100-SMX")).remedy)
 
 
 def test_a_long_list_with_a_repetition_is_refused_at_once(folder: Path) -> None:
-    problem = _refused(folder, node="dgx-h100", hosts="n[0-199999],n77")
+    problem = refused(folder, node="dgx-h100", hosts="n[0-199999],n77")
     assert "n77" in problem.message
 
 
@@ -211,26 +177,26 @@ def test_names_are_counted_before_they_are_made(
 
     monkeypatch.setattr(hostlist, "_expand_item", never)
     for key in ("hosts", "allocation"):
-        problem = _refused(folder, node="dgx-h100", **{key: ("n[0-1999999]",) * 50})
-        assert problem.place == _place(key)
+        problem = refused(folder, node="dgx-h100", **{key: ("n[0-1999999]",) * 50})
+        assert problem.place == place(key)
         assert "'n[0-1999999]' stands for more than 2,097,152 names together" in problem.message
 
 
 def test_names_of_all_keys_are_counted_together(folder: Path) -> None:
     named = {"r0": "n[0-2]", "r1": "m[1-2000000]", "r2": "o[1-2000000]"}
-    problem = _refused(folder, node="gb200-nvl72", hosts="n[0-2]", nvlink_domains=named)
-    assert problem.place == _place("nvlink_domains.r2")
+    problem = refused(folder, node="gb200-nvl72", hosts="n[0-2]", nvlink_domains=named)
+    assert problem.place == place("nvlink_domains.r2")
     assert "together with the hostlists before it" in problem.message
 
 
 def test_too_many_gpus_are_named_with_the_limit(folder: Path) -> None:
-    problem = _refused(folder, node="dgx-h100", nodes=131_073)
-    assert problem.place == _place("nodes")
+    problem = refused(folder, node="dgx-h100", nodes=131_073)
+    assert problem.place == place("nodes")
     assert problem.message == (
         "131,073 hosts of 8 GPUs are too many: 1,048,584 GPUs, and a cluster has at most 1,048,576"
     )
     assert "131,072 hosts" in str(problem.remedy)
-    assert _refused(folder, node="dgx-h100", hosts="n[1-131073]").place == _place("hosts")
+    assert refused(folder, node="dgx-h100", hosts="n[1-131073]").place == place("hosts")
 
 
 @pytest.mark.parametrize(
@@ -241,8 +207,8 @@ def test_too_many_gpus_are_named_with_the_limit(folder: Path) -> None:
     ],
 )
 def test_hosts_of_too_many_parts_are_refused(folder: Path, node: NodeSection, each: str) -> None:
-    problem = _refused(folder, node=node, nodes=MAX_GPUS // (node.gpus or 1))
-    assert problem.place == _place("nodes")
+    problem = refused(folder, node=node, nodes=MAX_GPUS // (node.gpus or 1))
+    assert problem.place == place("nodes")
     assert each in problem.message
     most = int(str(problem.remedy).split()[2].replace(",", ""))
     assert 1_000 < most < MAX_GPUS
@@ -275,8 +241,8 @@ def test_a_fabric_of_too_many_cables_is_refused(
     folder: Path, fabric: dict[str, object], key: str
 ) -> None:
     nodes = 2 if key != "fabric" else 131_072
-    problem = _refused(folder, node="dgx-h100", nodes=nodes, fabric=FabricSection(**fabric))
-    assert problem.place == _place(key)
+    problem = refused(folder, node="dgx-h100", nodes=nodes, fabric=FabricSection(**fabric))
+    assert problem.place == place(key)
     assert "cables between switches; at most" in problem.message
 
 
@@ -286,7 +252,7 @@ def test_an_allocation_beside_files_alone_is_checked(folder: Path) -> None:
     def network(allocation: str) -> Problem:
         section = ClusterSection(fabric=fabric, allocation=allocation)
         with pytest.raises(InputError) as caught:
-            merge_network(section, folder, _place)
+            merge_network(section, folder, place)
         return caught.value.problems[0]
 
     for allocation, message in (
@@ -295,23 +261,17 @@ def test_an_allocation_beside_files_alone_is_checked(folder: Path) -> None:
         ("n1,n1", "hosts named twice: n1"),
     ):
         problem = network(allocation)
-        assert problem.place == _place("allocation")
+        assert problem.place == place("allocation")
         assert message in problem.message
 
 
 # Assumptions --------------------------------------------------------------------------------------
 
 
-def _notes(findings: list[Finding]) -> list[str]:
-    assert {one.severity for one in findings} <= {Severity.NOTE}
-    assert all(one.place.subject or one.place.file for one in findings)
-    return [one.rule for one in findings]
-
-
 def test_nothing_assumed_nothing_said(folder: Path) -> None:
-    assert _merge(folder, node="dgx-h100", nodes=1)[1] == []
-    assert _merge(folder, node="dgx-h100", nodes=64, fabric="rail-optimized")[1] == []
-    assert _merge(folder, node="gb200-nvl72", nodes=36, fabric="rail-optimized")[1] == []
+    assert merged(folder, node="dgx-h100", nodes=1)[1] == []
+    assert merged(folder, node="dgx-h100", nodes=64, fabric="rail-optimized")[1] == []
+    assert merged(folder, node="gb200-nvl72", nodes=36, fabric="rail-optimized")[1] == []
 
 
 ASSUMED = {
@@ -336,13 +296,13 @@ ASSUMED = {
     "tree": ({"node": "dgx-h100", "fabric": "tree.conf"}, ["assumed/tree-without-rails"]),
     "blocks only": ({"node": "dgx-h100", "fabric": "blocks.conf"}, ["topology/no-switches"]),
     "GPU model": (
-        {"node": NodeSection(source=_own("nvidia_smi_topo_m", "cube_mesh_4gpu.txt"))},
+        {"node": NodeSection(source=own_fixture("nvidia_smi_topo_m", "cube_mesh_4gpu.txt"))},
         ["topology/gpu-model-unknown", "topology/pcie-tree-guessed"],
     ),
     "NIC rate": (
         {
             "node": NodeSection(
-                source=_own("nvidia_smi_topo_m", "log_prefix_mlx_labels.txt"), gpu="L40S"
+                source=own_fixture("nvidia_smi_topo_m", "log_prefix_mlx_labels.txt"), gpu="L40S"
             )
         },
         ["topology/pcie-tree-guessed", "assumed/nic-rate"],
@@ -353,12 +313,12 @@ ASSUMED = {
 @pytest.mark.parametrize("name", ASSUMED)
 def test_every_assumption_is_a_note(folder: Path, name: str) -> None:
     section, rules = ASSUMED[name]
-    assert sorted(_notes(_merge(folder, **section)[1])) == sorted(rules)
+    assert sorted(notes(merged(folder, **section)[1])) == sorted(rules)
 
 
 def test_a_leaf_that_lacks_ports_is_a_warning(folder: Path) -> None:
     fabric = FabricSection(preset="rail-optimized", hosts_per_unit=48)
-    (found,) = _merge(folder, node="dgx-h100", nodes=96, fabric=fabric)[1]
+    (found,) = merged(folder, node="dgx-h100", nodes=96, fabric=fabric)[1]
     assert (found.rule, found.severity) == ("fabric/leaf-ports", Severity.WARNING)
     assert found.numbers == {"hosts_per_unit": 48, "ports": 96, "radix": 64}
     assert "hosts_per_unit: 32" in found.remedy
@@ -368,49 +328,49 @@ def test_a_leaf_that_lacks_ports_is_a_warning(folder: Path) -> None:
 
 
 def test_presets_of_fabrics(folder: Path) -> None:
-    rails, _ = _merge(folder, node="dgx-h100", nodes=64, fabric="rail-optimized")
+    rails, _ = merged(folder, node="dgx-h100", nodes=64, fabric="rail-optimized")
     assert isinstance(rails.network, TieredNetwork)
     assert rails.network.num_leaves == 16
     assert rails.leaf_of_slot[:9].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 0]
-    apart, _ = _merge(folder, node="dgx-h100", nodes=64, fabric="rail-only")
+    apart, _ = merged(folder, node="dgx-h100", nodes=64, fabric="rail-only")
     assert len(np.unique(apart.component_of_slot)) == 8
-    plain, _ = _merge(folder, node="dgx-h100", nodes=64, fabric="leaf-spine")
+    plain, _ = merged(folder, node="dgx-h100", nodes=64, fabric="leaf-spine")
     # A leaf of 64 ports takes the eight NICs of four hosts, and as many cables up.
     assert plain.network.num_leaves == 16
     assert np.bincount(plain.leaf_of_nic).tolist() == [32] * 16
-    none, _ = _merge(folder, node="dgx-h100", nodes=64, fabric="none")
+    none, _ = merged(folder, node="dgx-h100", nodes=64, fabric="none")
     assert none.network is None
 
 
 @pytest.mark.parametrize("per_unit", [1, 5, 10**12])
 def test_any_number_of_hosts_a_unit(folder: Path, per_unit: int) -> None:
     fabric = FabricSection(preset="rail-optimized", hosts_per_unit=per_unit)
-    made, _ = _merge(folder, node="dgx-h100", nodes=5, fabric=fabric)
+    made, _ = merged(folder, node="dgx-h100", nodes=5, fabric=fabric)
     units = made.network.unit_of_leaf[made.leaf_of_slot]
     assert units.tolist() == [host // per_unit for host in range(5) for _ in range(8)]
 
 
 def test_a_scheduler_tree(folder: Path) -> None:
-    fabric, _ = _merge(folder, node="dgx-h100", fabric=FabricSection(source="tree.conf"))
+    fabric, _ = merged(folder, node="dgx-h100", fabric=FabricSection(source="tree.conf"))
     assert isinstance(fabric.network, GraphNetwork)
     assert list(fabric.host_names) == [f"n{i}" for i in range(8)]
     assert fabric.leaf_of_slot.tolist() == [0] * 32 + [1] * 32
     # Each leaf has uplinks for all NICs below it: 4 hosts of 8 x 50 GB/s.
     assert fabric.network.cables.rate_bytes_per_s.tolist() == pytest.approx([gb_per_s(1600)] * 2)
-    half, _ = _merge(
+    half, _ = merged(
         folder, node="dgx-h100", fabric=FabricSection(source="tree.conf", oversubscription=2.0)
     )
     assert half.network.cables.rate_bytes_per_s.tolist() == pytest.approx([gb_per_s(800)] * 2)
 
 
 def test_an_allocation_is_the_job_s_hosts_in_its_order(folder: Path) -> None:
-    fabric, _ = _merge(folder, node="dgx-h100", fabric="tree.conf", allocation=("n5", "n0"))
+    fabric, _ = merged(folder, node="dgx-h100", fabric="tree.conf", allocation=("n5", "n0"))
     assert list(fabric.host_names) == ["n5", "n0"]
     assert fabric.leaf_of_slot.tolist() == [1] * 8 + [0] * 8
 
 
 def test_nvlink_domains_of_blocks_and_names(folder: Path) -> None:
-    made, _ = _merge(
+    made, _ = merged(
         folder,
         node="gb200-nvl72",
         hosts="n[0-7]",
@@ -419,7 +379,7 @@ def test_nvlink_domains_of_blocks_and_names(folder: Path) -> None:
     )
     assert made.nvlink_domain_of_slot.tolist() == [0] * 16 + [1] * 16
     assert list(made.nvlink_domain_names) == ["b0", "b1"]
-    named, _ = _merge(
+    named, _ = merged(
         folder,
         node="gb200-nvl72",
         hosts="n[0-2]",
@@ -432,9 +392,11 @@ def test_nvlink_domains_of_blocks_and_names(folder: Path) -> None:
 
 def test_a_node_file_with_rates_of_its_own(folder: Path) -> None:
     node = NodeSection(
-        source=_own("nvidia_smi_topo_m", "tabs_4gpu_2nic.txt"), gpu="H100-SXM", nic=gbit_per_s(100)
+        source=own_fixture("nvidia_smi_topo_m", "tabs_4gpu_2nic.txt"),
+        gpu="H100-SXM",
+        nic=gbit_per_s(100),
     )
-    fabric, _ = _merge(folder, node=node, nodes=3, fabric="rail-optimized")
+    fabric, _ = merged(folder, node=node, nodes=3, fabric="rail-optimized")
     assert (fabric.num_slots, len(fabric.host_of_nic)) == (12, 6)
     assert fabric.nic_of_slot.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     capacity = fabric.links.capacity_bytes_per_s()
@@ -454,7 +416,7 @@ def test_preset_text() -> None:
 def test_a_captured_fabric_of_racks(folder: Path) -> None:
     """119 named hosts; adapters the dump cannot place are one warning, not a guess."""
     source = str(shared_path("data/topology/ibnetdiscover/gb200_superpod_ndr_582ca.txt"))
-    fabric, findings = _merge(folder, node="gb200-nvl72", fabric=FabricSection(source=source))
+    fabric, findings = merged(folder, node="gb200-nvl72", fabric=FabricSection(source=source))
     assert fabric.num_hosts == 119
     assert fabric.network.num_leaves == 31
     assert len(fabric.network.cables) == 532
@@ -462,285 +424,3 @@ def test_a_captured_fabric_of_racks(folder: Path) -> None:
     assert "topology/nic-not-in-fabric" in [one.rule for one in findings]
     # Every GPU sends by a NIC that the fabric shows.
     assert (fabric.leaf_of_slot >= 0).all()
-
-
-# Several files ------------------------------------------------------------------------------------
-
-
-def _labels(folder: Path, name: str, hosts: dict[str, dict[str, str]]) -> str:
-    """Write a Kubernetes node list with labels."""
-    items = [
-        {"kind": "Node", "metadata": {"name": host, "labels": labels}}
-        for host, labels in hosts.items()
-    ]
-    (folder / name).write_text(json.dumps({"kind": "NodeList", "items": items}))
-    return name
-
-
-CLIQUE, LEAF, SPINE = (
-    "nvidia.com/gpu.clique",
-    "network.topology.nvidia.com/leaf",
-    "network.topology.nvidia.com/spine",
-)
-XML = """<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="0000:01:00.0" class="0x060400"
-link_speed="32.0 GT/s PCIe" link_width="16"><pci busid="0000:02:00.0" class="0x030200"
-link_speed="32.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="90" rank="0" gdr="1"/></pci>
-<pci busid="0000:03:00.0" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16">
-<nic><net name="mlx5_0" dev="0" speed="400000" port="1" guid="0xa1"/></nic></pci></pci>
-<pci busid="0000:41:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
-<pci busid="0000:42:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
-<gpu dev="1" sm="90" rank="1" gdr="1"/></pci></pci></cpu></system>
-"""
-MATRIX = """\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity
-GPU0\t X \tNV18\tNODE\t0-7\t0
-GPU1\tNV18\t X \tNODE\t0-7\t0
-NIC0\tNODE\tNODE\t X
-
-NIC Legend:
-
-  NIC0: mlx5_0
-"""
-LINKS = "\n".join(
-    line
-    for gpu in range(2)
-    for line in (
-        f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-00{gpu})",
-        *(f"\t Link {link}: 26.562 GB/s" for link in range(18)),
-    )
-)
-
-
-def test_a_node_of_several_files(folder: Path) -> None:
-    for name, text in (("t.txt", MATRIX), ("t.xml", XML), ("l.txt", LINKS + "\n")):
-        (folder / name).write_text(text)
-    node = NodeSection(source=("t.txt", "t.xml", "l.txt"))
-    fabric, findings = _merge(folder, node=node, nodes=2, fabric="rail-optimized")
-    (kind,) = fabric.node_types
-    # Model from nvlink -s, NVLink from the matrix, PCIe tree and NIC rate from the XML.
-    assert kind.gpu == "H100 SXM 80G"
-    assert kind.nvlink == "mesh"
-    assert kind.nics[0].rate_bytes_per_s == gbit_per_s(400)
-    assert [kind.graph.links[link].tail for link in kind.graph.path(0, 2)] == [
-        "gpu0",
-        "0000:01:00.0",
-    ]
-    rules = [one.rule for one in findings]
-    assert "topology/pcie-tree-guessed" not in rules
-    assert "assumed/nic-rate" not in rules
-    assert "topology/path-class-hidden" in rules
-    assert "topology/joined-by-number" in rules
-    turned = NodeSection(source=("l.txt", "t.xml", "t.txt"))
-    other, _ = _merge(folder, node=turned, nodes=2, fabric="rail-optimized")
-    assert msgspec.structs.replace(other.node_types[0], name=kind.name) == kind
-
-
-NODE_LISTS = {
-    "nothing": ((), "names no file"),
-    "twice": (("t.txt", "t.txt"), "names one file twice: t.txt"),
-    "no host among them": (("t.txt", "tree.conf"), "tree.conf is slurm_topology_conf"),
-    "two hosts that differ": (("t.txt", "four.txt"), "describe 2 node types: "),
-    "links only": (("l.txt",), "l.txt lists the links or access of GPUs"),
-}
-
-
-@pytest.mark.parametrize("name", NODE_LISTS)
-def test_lists_of_files_that_are_no_node(folder: Path, name: str) -> None:
-    (folder / "t.txt").write_text(MATRIX)
-    (folder / "l.txt").write_text(LINKS + "\n")
-    (folder / "four.txt").write_text(
-        Path(_own("nvidia_smi_topo_m", "tabs_4gpu_2nic.txt")).read_text()
-    )
-    sources, message = NODE_LISTS[name]
-    problem = _refused(folder, node=NodeSection(source=sources), nodes=2)
-    assert problem.place == _place("node.from")
-    assert message in problem.message
-
-
-@pytest.mark.parametrize("kind", ["hwloc_xml", "rocm_smi_showtopo", "amd_smi_topology"])
-def test_other_tools_describe_a_host(folder: Path, kind: str) -> None:
-    files = sorted((TOPO / kind).iterdir())
-    made = 0
-    for file in files:
-        try:
-            facts = read_topology(file)
-        except InputError:
-            continue
-        if facts.gpus:
-            fabric, _ = _merge(folder, node=NodeSection(source=str(file)), nodes=2)
-            assert fabric.num_slots == 2 * len(facts.gpus)
-            made += 1
-    assert made
-
-
-def test_labels_are_a_fabric(folder: Path) -> None:
-    places = {
-        f"n{i}": {LEAF: f"leaf-{i // 2}", SPINE: "spine-0", CLIQUE: f"c0ffee.{i // 4}"}
-        for i in range(8)
-    }
-    _labels(folder, "labels.json", places)
-    fabric, findings = _merge(
-        folder, node="dgx-h100", fabric="labels.json", nvlink_domains={"from": "labels.json"}
-    )
-    assert list(fabric.host_names) == [f"n{i}" for i in range(8)]
-    assert fabric.leaf_of_slot[::8].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert fabric.nvlink_domain_of_slot[::8].tolist() == [0] * 4 + [1] * 4
-    assert [one.rule for one in findings] == ["assumed/tree-without-rails"]
-
-
-def test_places_that_are_no_switches_are_a_fabric_too(folder: Path) -> None:
-    """Blocks and racks of a cloud: only places, no switches are named."""
-    vms = [
-        {
-            "name": f"vm{i}",
-            "resourceStatus": {
-                "physicalHostTopology": {
-                    "cluster": "c",
-                    "block": f"b{i // 4}",
-                    "subBlock": f"s{i // 2}",
-                }
-            },
-        }
-        for i in range(8)
-    ]
-    (folder / "vms.json").write_text(json.dumps({"items": vms}))
-    fabric, _ = _merge(folder, node="dgx-h100", fabric=FabricSection(source="vms.json"))
-    assert fabric.network.num_leaves == 4
-    assert fabric.network.num_switches == 7
-    assert (fabric.component_of_slot == 0).all()
-
-
-def test_hosts_with_a_leaf_only_can_still_reach_each_other(folder: Path) -> None:
-    _labels(folder, "labels.json", {f"n{i}": {LEAF: f"leaf-{i // 2}"} for i in range(4)})
-    fabric, findings = _merge(folder, node="dgx-h100", fabric="labels.json")
-    assert fabric.network.num_leaves == 2
-    assert (fabric.component_of_slot == 0).all()
-    assert "topology/leaf-only" in [one.rule for one in findings]
-
-
-def test_hosts_of_an_unknown_leaf_get_none(folder: Path) -> None:
-    (folder / "show.txt").write_text(
-        "SwitchName=unknown Level=0 LinkSpeed=1 Nodes=n[6-7]\n"
-        "SwitchName=l0 Level=0 LinkSpeed=1 Nodes=n[0-3]\n"
-        "SwitchName=l1 Level=0 LinkSpeed=1 Nodes=n[4-5]\n"
-        "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[0-7] Switches=l[0-1],unknown\n"
-    )
-    fabric, findings = _merge(folder, node="dgx-h100", fabric="show.txt")
-    leaves = dict(zip(fabric.host_names, fabric.leaf_of_slot[::8].tolist(), strict=True))
-    assert leaves == {f"n{i}": leaf for i, leaf in enumerate([0, 0, 0, 0, 1, 1, -1, -1])}
-    lost = next(one for one in findings if one.rule == "topology/host-without-leaf")
-    assert lost.numbers == {"count": 2, "hosts": ["n6", "n7"]}
-
-
-def test_a_fabric_of_two_parts(folder: Path) -> None:
-    (folder / "other.conf").write_text(TREE.replace("s0", "s2").replace("n[0-3]", "m[0-3]"))
-    fabric = FabricSection(source=("tree.conf", "other.conf"))
-    made, findings = _merge(folder, node="dgx-h100", fabric=fabric)
-    assert made.num_hosts == 12
-    assert made.network.num_leaves == 3
-    assert "topology/conflict-leaf" not in [one.rule for one in findings]
-    problem = _refused(folder, node="dgx-h100", fabric=fabric, allocation=("n0", "x1"))
-    assert "1 of 2 hosts are not in tree.conf and other.conf: x1" in problem.message
-
-
-def test_domains_of_two_sources_are_joined_by_their_hosts(folder: Path) -> None:
-    _labels(folder, "a.json", {f"n{i}": {CLIQUE: f"c0ffee.{i // 2}"} for i in range(4)})
-    # Another source names the domains otherwise, and knows two more hosts.
-    _labels(
-        folder,
-        "b.json",
-        {
-            f"n{i}.cluster": {"accelerator.topograph.run/domain": f"nvl{i // 2}"}
-            for i in range(2, 6)
-        },
-    )
-    domains = {"from": ("a.json", "b.json")}
-    made, findings = _merge(
-        folder, node="gb200-nvl72", hosts="n[0-5]", fabric="rail-optimized", nvlink_domains=domains
-    )
-    assert made.nvlink_domain_of_slot[::4].tolist() == [0, 0, 1, 1, 2, 2]
-    assert "assumed/nvlink-domains" not in [one.rule for one in findings]
-
-
-def test_a_file_read_for_two_keys_is_told_of_once(folder: Path) -> None:
-    _labels(folder, "labels.json", {f"n{i}": {LEAF: f"l{i // 2}", CLIQUE: "7"} for i in range(4)})
-    _, findings = _merge(
-        folder,
-        node="dgx-h100",
-        fabric=FabricSection(source="labels.json"),
-        nvlink_domains={"r": "n[0-1]", "s": "n[2-3]"},
-    )
-    assert [one.rule for one in findings].count("topology/clique-without-uuid") == 1
-
-
-def test_sources_of_a_cluster_are_compared(folder: Path) -> None:
-    _labels(folder, "labels.json", {f"n{i}": {CLIQUE: f"c0ffee.{i // 4}"} for i in range(9)})
-    _, findings = _merge(
-        folder, node="dgx-h100", fabric="tree.conf", nvlink_domains={"from": "labels.json"}
-    )
-    found = next(one for one in findings if one.rule == "topology/host-in-one-only")
-    assert found.numbers["only_right"] == 1
-    assert "n8" in found.message
-
-
-def test_tables_without_cables_are_refused(folder: Path) -> None:
-    tables = folder / "lfts.txt"
-    tables.write_text(
-        "Unicast lids [0x0-0x2] of switch Lid 1 guid 0x00000000000000c0 (leaf):\n"
-        "  Lid  Out   Destination\n       Port     Info\n"
-        "0x0001 000 : (Switch portguid 0x00000000000000c0: 'leaf')\n"
-        "0x0002 001 : (Channel Adapter portguid 0x00000000000000a1: 'n1 mlx5_0')\n"
-        "2 valid lids dumped\n"
-    )
-    assert read_topology(tables).tables
-    problem = _refused(folder, node="dgx-h100", fabric=FabricSection(source=str(tables)))
-    assert "forwarding tables and no cables" in problem.message
-
-
-def test_a_long_chain_of_switches_is_read(folder: Path) -> None:
-    """Work on a chain was once quadratic: 12,000 switches took twenty seconds."""
-    chain = [f"SwitchName=s{i} Switches=s{i + 1}" for i in range(4000)]
-    (folder / "chain.conf").write_text("\n".join([*chain, "SwitchName=s4000 Nodes=n[0-1]", ""]))
-    fabric, _ = _merge(folder, node="dgx-h100", fabric="chain.conf")
-    # Every uplink of the chain carries the NICs of both hosts.
-    assert set(fabric.network.cables.rate_bytes_per_s.tolist()) == {gb_per_s(800)}
-    assert fabric.network.cables.tier.tolist().count(0) == 1
-
-
-# NICs that serve no GPU ------------------------------------------------------------------------
-
-
-def _storage_host(folder: Path) -> NodeSection:
-    """Write a host of two GPUs, each with its own NIC, and three NICs far from both."""
-    nics = [["PIX" if nic == gpu + 1 else "NODE" for nic in range(5)] for gpu in range(2)]
-    (folder / "storage.txt").write_text(matrix({(0, 1): "NV18"}, 2, nics))
-    return NodeSection(source="storage.txt", gpu="H100-SXM")
-
-
-@pytest.mark.parametrize(("preset", "leaves"), [("rail-optimized", 2), ("leaf-spine", 1)])
-def test_nics_that_serve_no_gpu_are_no_rails(folder: Path, preset: str, leaves: int) -> None:
-    fabric, findings = _merge(folder, node=_storage_host(folder), nodes=2, fabric=preset)
-    assert [nic.name for nic in fabric.node_types[0].nics] == [f"NIC{i}" for i in range(5)]
-    assert fabric.leaf_of_nic.tolist() == [-1, 0, leaves - 1, -1, -1] * 2
-    assert fabric.rail_of_nic.tolist() == [-1, 0, 1, -1, -1] * 2
-    assert fabric.network is not None
-    assert fabric.network.leaf_switches == leaves
-    (note,) = [one for one in findings if one.rule == "topology/nics-without-gpu"]
-    assert note.numbers == {"nics": 5, "left_out": 3, "names": ["NIC0", "NIC3", "NIC4"]}
-    assert "3 NICs of 5 in each host serve no GPU" in note.message
-
-
-def test_uplinks_of_a_tree_are_sized_by_nics_that_serve_gpus(folder: Path) -> None:
-    (folder / "two.conf").write_text(
-        "SwitchName=l0 Nodes=n0,n1\nSwitchName=l1 Nodes=n2,n3\nSwitchName=s Switches=l0,l1\n"
-    )
-    fabric, findings = _merge(folder, node=_storage_host(folder), fabric="two.conf")
-    assert "topology/nics-without-gpu" in [one.rule for one in findings]
-    assert fabric.leaf_of_nic.tolist() == [-1, 0, 0, -1, -1] * 2 + [-1, 1, 1, -1, -1] * 2
-    assert fabric.network is not None
-    # Two hosts below each leaf, two NICs of 50 GB/s each.
-    assert fabric.network.cables.rate_bytes_per_s.tolist() == [200e9, 200e9]
-
-
-def test_a_single_host_leaves_nothing_out_worth_a_note(folder: Path) -> None:
-    findings = _merge(folder, node=_storage_host(folder), nodes=1)[1]
-    assert "topology/nics-without-gpu" not in [one.rule for one in findings]

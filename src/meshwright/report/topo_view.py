@@ -101,10 +101,10 @@ class TopoView:
         found = [one for facts in self.sources for one in still_unplaced(facts, fabric)]
         read = tuple(found)
         told = {(finding.rule, finding.place.file) for finding in read}
+        given = {id(facts) for facts in self.sources}
         for facts in self.parts:
-            merged = facts not in self.sources
             degraded = degradations(facts, self.levels(facts))
-            if merged:  # its readers have looked at the parts
+            if id(facts) not in given:  # merged: its readers have looked at the parts
                 degraded = without_told(degraded, read)
             found += [one for one in degraded if (one.rule, one.place.file) not in told]
             if facts.tables is not None and facts.cables is not None:

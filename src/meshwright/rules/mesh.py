@@ -117,7 +117,12 @@ def expert_mesh_order(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("sharding/hsdp-not-in-framework", source="groups/", frameworks=("deepspeed", "nanotron"))
+@rule(
+    "sharding/hsdp-not-in-framework",
+    source="deepspeedai/DeepSpeed deepspeed/utils/groups.py; "
+    "huggingface/nanotron src/nanotron/parallel/context.py (2411b022)",
+    frameworks=("deepspeed", "nanotron"),
+)
 def hsdp_not_in_framework(context: RuleContext) -> Iterator[Violation]:
     """DeepSpeed and nanotron have no sharding over a part of dp with copies."""
     layout = context.layout
