@@ -1,0 +1,1 @@
+"""Schedules made operation by operation: zero-bubble and the V-shapes."""

@@ -1,0 +1,1 @@
+"""Schedules as torch writes them: CSV files, with messages written out."""
