@@ -1,0 +1,1 @@
+"""Trace event files: written, checked, read back."""
