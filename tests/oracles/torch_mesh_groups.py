@@ -10,16 +10,12 @@ took and ran on.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
-import traceback
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
+from gloo import Found, answer
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -30,10 +26,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-Found = dict[str, Any]
 _WIDTH = 16
-_PATIENCE = timedelta(seconds=150)
-"""A rank whose peers are gone waits no longer."""
 
 
 def _met(group: dist.ProcessGroup) -> list[int]:
@@ -103,50 +96,6 @@ def _of_case(case: Found) -> Found:
     }
 
 
-def _be(rank: int, world: int, folder: Path, cases: list[Found]) -> None:
-    """Be one rank; write what it found."""
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meet",
-        rank=rank,
-        world_size=world,
-        timeout=_PATIENCE,
-    )
-    found = [_of_case(case) for case in cases]
-    (folder / f"{rank}.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _fork(rank: int, world: int, folder: Path, cases: list[Found]) -> int:
-    """Start a process that has torch loaded already."""
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        _be(rank, world, folder, cases)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _of_world(world: int, cases: list[Found]) -> list[Found]:
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        processes = [_fork(rank, world, folder, cases) for rank in range(world)]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in processes]
-        if any(codes):
-            raise SystemExit(f"ranks ended with {codes}")
-        by_rank = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
-    return [_joined([found[index] for found in by_rank]) for index, _ in enumerate(cases)]
-
-
 def _joined(by_rank: list[Found]) -> Found:
     first = by_rank[0]
     return {
@@ -159,13 +108,8 @@ def _joined(by_rank: list[Found]) -> Found:
 
 def main() -> None:
     cases = json.load(sys.stdin)
-    answers: dict[int, Found] = {}
-    for world in sorted({case["world"] for case in cases}):
-        places = [index for index, case in enumerate(cases) if case["world"] == world]
-        found = _of_world(world, [cases[index] for index in places])
-        answers |= dict(zip(places, found, strict=True))
-    ordered = [answers[index] for index, _ in enumerate(cases)]
-    Path(sys.argv[1]).write_text(json.dumps(ordered))
+    answers = [_joined(by_rank) for by_rank in answer(cases, "world", _of_case)]
+    Path(sys.argv[1]).write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":

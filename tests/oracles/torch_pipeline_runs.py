@@ -9,24 +9,20 @@ gradient from that of the whole model run without a pipeline, over the largest g
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import tempfile
-import traceback
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from gloo import Found, answer
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-Found = dict[str, Any]
 _WIDTH, _SEQUENCES = 12, 3
-_PATIENCE = timedelta(seconds=100)
 
 
 def _model(stages: int) -> list[nn.Module]:
@@ -57,11 +53,9 @@ def _recorded(stage: PipelineStage, into: list[str]) -> None:
     stage.backward_weight_one_chunk = run_weight
 
 
-def _of_case(case: Found, folder: Path, rank: int) -> Found:
+def _of_case(case: Found) -> Found:
     stages, count = case["stages"], case["microbatches"]
-    path = folder / f"schedule-{rank}.csv"
-    path.write_text(case["csv"])
-    mine = case["csv"].splitlines()[rank]
+    mine = case["csv"].splitlines()[dist.get_rank()]
     held = sorted({int(number) for number in re.findall(r"(\d+)[FBIW]\d", mine)})
     blocks, ran = _model(stages), []
     parts = [
@@ -71,7 +65,10 @@ def _of_case(case: Found, folder: Path, rank: int) -> Found:
     for part in parts:
         _recorded(part, ran)
     runtime = _PipelineScheduleRuntime(parts, count, loss_fn=nn.functional.mse_loss)
-    runtime._load_csv(str(path), format="compute_only")
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        file.write(case["csv"])
+        file.flush()
+        runtime._load_csv(file.name, format="compute_only")
     torch.manual_seed(5)
     words = torch.randn(count * _SEQUENCES, _WIDTH, dtype=torch.double)
     target = torch.randn(count * _SEQUENCES, _WIDTH, dtype=torch.double)
@@ -89,58 +86,18 @@ def _of_case(case: Found, folder: Path, rank: int) -> Found:
     return {"order": ran, "difference": difference / largest, "gradients": len(pairs)}
 
 
-def _be(rank: int, world: int, folder: Path, cases: list[Found]) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world, timeout=_PATIENCE
-    )
-    found = [_of_case(case, folder, rank) for case in cases]
-    (folder / f"{rank}.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _fork(rank: int, world: int, folder: Path, cases: list[Found]) -> int:
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        _be(rank, world, folder, cases)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _of_world(world: int, cases: list[Found]) -> list[Found]:
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        processes = [_fork(rank, world, folder, cases) for rank in range(world)]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in processes]
-        if any(codes):
-            raise SystemExit(f"ranks ended with {codes}")
-        by_rank = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
-    return [
-        {
-            "orders": [one[index]["order"] for one in by_rank],
-            "difference": max(one[index]["difference"] for one in by_rank),
-            "gradients": sum(one[index]["gradients"] for one in by_rank),
-        }
-        for index, _ in enumerate(cases)
-    ]
+def _joined(by_rank: list[Found]) -> Found:
+    return {
+        "orders": [one["order"] for one in by_rank],
+        "difference": max(one["difference"] for one in by_rank),
+        "gradients": sum(one["gradients"] for one in by_rank),
+    }
 
 
 def main() -> None:
     cases = json.load(sys.stdin)
-    answers: dict[int, Found] = {}
-    for world in sorted({case["ranks"] for case in cases}):
-        places = [index for index, case in enumerate(cases) if case["ranks"] == world]
-        found = _of_world(world, [cases[index] for index in places])
-        answers |= dict(zip(places, found, strict=True))
-    Path(sys.argv[1]).write_text(json.dumps([answers[index] for index, _ in enumerate(cases)]))
+    answers = [_joined(by_rank) for by_rank in answer(cases, "ranks", _of_case)]
+    Path(sys.argv[1]).write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":
