@@ -1,0 +1,132 @@
+"""FLOPs of one microbatch on every stage of a pipeline, as one rank computes them.
+
+Counted as ``job/flops.py`` counts (Megatron-LM ``num_floating_point_operations``): two a multiply-add,
+the causal half of attention. A matrix product costs as much in its input gradient and in its weight
+gradient as forward; attention's core has no weights, and its backward is two forwards, all of it input
+gradient. No norm, router or optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.job.flops import PASSES, flops_per_token
+from meshwright.job.model import moe_layers
+from meshwright.job.stages import layers_held
+from meshwright.traffic.workload import Workload
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFlops:
+    """Forward FLOPs of one token: ``matmul[layers]``, ``core[layers]`` (attention), the output layer."""
+
+    matmul: Floats
+    core: Floats
+    output: float
+    mtp: float
+    """Multi-token prediction beside the output layer, its layers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFlops:
+    """FLOPs of one microbatch on a rank of every stage of the chain, ``[stages]`` each.
+
+    ``layers``: how many each holds; ``layer[layers]``: forward and backward of each layer with its
+    recomputation; ``output``: the same for what the last stage has besides.
+    """
+
+    forward: Floats
+    input: Floats
+    weight: Floats
+    recompute: Floats
+    layers: tuple[int, ...]
+    layer: Floats
+    output: float
+
+    @property
+    def total(self) -> Floats:
+        """All of one microbatch by stage."""
+        return self.forward + self.input + self.weight + self.recompute
+
+
+def chain_layers(work: Workload, rank_of_stage: Sequence[int] | Ints) -> list[tuple[int, ...]]:
+    """Return the layers of every stage of the chain, in the order a microbatch passes them.
+
+    ``rank_of_stage[stages]``: the rank of each stage, every rank at least once. A rank's layers are
+    divided evenly over its stages, the first of them take what is over.
+    """
+    ranks = [int(rank) for rank in rank_of_stage]
+    held = np.bincount(ranks, minlength=len(work.stage_layers)).tolist()
+    parts = [
+        iter(_divided(count, chunks)) for count, chunks in zip(work.stage_layers, held, strict=True)
+    ]
+    return layers_held([next(parts[rank]) for rank in ranks])
+
+
+def _divided(count: int, chunks: int) -> list[int]:
+    each, over = divmod(count, chunks)
+    return [each + (chunk < over) for chunk in range(chunks)]
+
+
+def layer_flops(work: Workload) -> LayerFlops:
+    """Return the forward FLOPs of a token by layer. Raises ``ValueError`` without ``seq_len``."""
+    model, seq_len = work.model, work.batch.seq_len
+    if seq_len is None:
+        raise ValueError("seq_len is not given")
+    flops = flops_per_token(model, seq_len)
+    experts = np.array(moe_layers(model), dtype=bool)
+    count, of_experts = len(experts), max(int(experts.sum()), 1)
+    imbalance = work.moe.imbalance or 1.0
+    dense = flops.mlp / max(count - int(experts.sum()), 1)
+    routed = (flops.experts * imbalance + flops.shared_experts) / of_experts
+    matmul = (flops.projections / count + np.where(experts, routed, dense)) / PASSES
+    core = np.full(count, flops.core_causal / count / PASSES)
+    mtp = 0.0
+    if layers := work.training.mtp_layers:
+        more = flops_per_token(model, seq_len, mtp_layers=layers)
+        mtp = (more.causal - flops.causal) / PASSES
+    return LayerFlops(matmul, core, flops.logits / PASSES, mtp)
+
+
+def stage_flops(work: Workload, rank_of_stage: Sequence[int] | Ints, recompute: str) -> StageFlops:
+    """Return the FLOPs of every stage of the chain.
+
+    Parameters
+    ----------
+    rank_of_stage[stages]
+        As in ``chain_layers``.
+    recompute
+        ``none``, ``selective`` (the core of attention again) or ``full`` (the layers' forward again).
+
+    Raises ``ValueError`` without ``micro_batch`` or ``seq_len``.
+    """
+    if work.tokens is None:
+        raise ValueError("micro_batch or seq_len is not given")
+    share = work.tokens / work.layout.tp
+    each = layer_flops(work)
+    matmul, core = each.matmul * share, each.core * share
+    last = (each.output + each.mtp) * share
+    again = {"full": matmul + core, "selective": core}.get(recompute, np.zeros_like(core))
+    held = chain_layers(work, rank_of_stage)
+
+    def by_stage(layer: Floats, end: float) -> Floats:
+        found = np.array([float(layer[list(one)].sum()) for one in held])
+        found[-1] += end
+        return found
+
+    return StageFlops(
+        forward=by_stage(matmul + core, last),
+        input=by_stage(matmul + 2 * core, last),
+        weight=by_stage(matmul, last),
+        recompute=by_stage(again, 0.0),
+        layers=tuple(len(one) for one in held),
+        layer=PASSES * (matmul + core) + again,
+        output=PASSES * last,
+    )
