@@ -103,7 +103,10 @@ def test_experts_in_every_second_layer():
     model = read_huggingface_config(config)
     assert moe_layers(model) == (False, True, False)
     assert (model.shared_ffn_total, model.shared_expert_gate, model.qkv_bias) == (24, True, True)
-    wrong = problems(config | {"mlp_only_layers": [2]})
+    assert moe_layers(read_huggingface_config(config | {"mlp_only_layers": [1]})) == (False,) * 3
+    every = read_huggingface_config(config | {"mlp_only_layers": [2], "decoder_sparse_step": 1})
+    assert moe_layers(every) == (True, True, False)
+    wrong = problems(config | {"mlp_only_layers": ["two"]})
     assert [problem.place.subject for problem in wrong] == ["mlp_only_layers"]
 
 
@@ -186,6 +189,16 @@ def test_contradiction_names_the_key_of_the_file():
     (problem,) = problems(MODELS / "uneven_heads.json")
     assert str(problem.place) == f"{MODELS / 'uneven_heads.json'}:4:26"
     assert "6 heads cannot share 4" in problem.message
+
+
+def test_output_groups_are_read_where_a_file_has_them():
+    assert read_huggingface_config(LLAMA).output_groups == 0
+    assert read_huggingface_config(LLAMA | {"o_groups": 2}).output_groups == 2
+    assert read_huggingface_config(LLAMA | {"o_groups": None}).output_groups == 0
+    [problem] = problems(LLAMA | {"o_groups": 3})  # of 4 heads
+    assert "o_groups 4 heads cannot form 3 output groups evenly" in str(problem)
+    [problem] = problems(LLAMA | {"o_groups": "two"})
+    assert "o_groups must be a whole number" in str(problem)
 
 
 def test_unknown_family_lists_the_known():

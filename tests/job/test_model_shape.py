@@ -63,6 +63,8 @@ def test_value_width_differs_only_with_latent_attention():
         ({"heads": 0}, {"heads"}),
         ({"hidden": -3, "vocab": 0}, {"hidden", "vocab"}),
         ({"kv_heads": 3}, {"kv_heads"}),
+        ({"output_groups": 3}, {"output_groups"}),
+        ({"output_groups": -8}, {"output_groups"}),
         ({"num_layers": 10**9}, {"num_layers"}),
         ({"vocab": 2**40}, {"vocab"}),
         ({"ffn": 0}, {"ffn"}),

@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
+from meshwright.errors import InputError
 from meshwright.job.catalogue import find_model
 from meshwright.job.huggingface import read_huggingface_config
+from meshwright.job.huggingface_families import FAMILIES
 from meshwright.job.model import Model
-from meshwright.job.parameters import parameter_parts, total_parameters
+from meshwright.job.parameters import (
+    StageLayers,
+    parameter_parts,
+    parameters_per_rank,
+    total_parameters,
+)
 from oracles.asking import ask
+from oracles.transformers_families import ALIASES, VARIANTS, WITHOUT_DEFAULTS
 
 pytestmark = pytest.mark.oracles
 
@@ -108,12 +116,79 @@ def test_counts_are_those_of_transformers():
         assert "refused" not in answer, (name, answer)
         model = find_model(name)
         assert total_parameters(model) == answer["parameters"], name
-        moe = parameter_parts(model).moe_layer
-        routed = moe.experts_sharded + moe.experts_replicated if moe is not None else 0
-        assert model.num_moe_layers * routed == answer["routed"], name
+        assert _routed(model) == answer["routed"], name
 
 
 def test_configurations_that_transformers_writes_are_read_to_the_same_count():
     for name, answer in _answers().items():
         model = read_huggingface_config(answer["config"])
         assert total_parameters(model) == answer["parameters"], name
+
+
+def _routed(model: Model) -> int:
+    kinds = parameter_parts(model).kinds
+    return sum(
+        one.count * (one.parts.experts_sharded + one.parts.experts_replicated) for one in kinds
+    )
+
+
+def _of_stages(model: Model, stages: int) -> float:
+    """Return what the ranks of a pipeline hold together, and no copy of a tied embedding."""
+    cuts = [model.num_layers * i // stages for i in range(stages + 1)]
+    held = 0.0
+    for i in range(stages):
+        last = i == stages - 1
+        part = StageLayers(tuple(range(cuts[i], cuts[i + 1])), i == 0, last)
+        found = parameters_per_rank(model, part, tp=1, ep=1, etp=1)
+        held += found.dense + found.expert
+    return held - (model.vocab * model.hidden if model.tied_embeddings and stages > 1 else 0)
+
+
+@functools.cache
+def _families() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return (family, configuration given, answer) for each family's defaults and variants."""
+    named = sorted(set(FAMILIES) - ALIASES - WITHOUT_DEFAULTS)
+    # Two classes look up a head's width that their own defaults leave out.
+    odd = {"hunyuan_v1_dense": {"head_dim": 128}, "ministral": {"head_dim": 128}}
+    given = [(family, odd.get(family, {})) for family in named] + VARIANTS
+    cases = [{"model_type": family, "config": config} for family, config in given]
+    answers = ask("transformers_counts.py", cases)
+    return [(*one, answer) for one, answer in zip(given, answers, strict=True)]
+
+
+def test_every_family_counts_what_its_class_in_transformers_counts():
+    counted = set()
+    for family, _, answer in _families():
+        assert "refused" not in answer, (family, answer)
+        model = read_huggingface_config(answer["config"])
+        assert not model.unverified, family
+        assert total_parameters(model) == answer["parameters"], (family, answer["config"])
+        assert _routed(model) == answer["routed"], (family, answer["config"])
+        counted.add(family)
+    assert counted == set(FAMILIES) - ALIASES
+    assert len(counted) >= 45
+
+
+def test_a_short_configuration_counts_the_same_or_lacks_a_dimension():
+    read, lacking = 0, {}
+    for family, config, answer in _families():
+        if not config:
+            continue
+        try:
+            model = read_huggingface_config(config | {"model_type": family})
+        except InputError as error:
+            lacking[family] = [str(one) for one in error.problems if "missing" not in str(one)]
+            continue
+        assert total_parameters(model) == answer["parameters"], (family, config)
+        read += 1
+    assert read > 40
+    assert not any(lacking.values()), lacking
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_stages_of_every_family_add_up(stages):
+    for family, _, answer in _families():
+        model = read_huggingface_config(answer["config"])
+        if model.num_layers < stages:
+            continue
+        assert _of_stages(model, stages) == answer["parameters"], (family, answer["config"])

@@ -19,10 +19,11 @@ def counts_of(case: dict[str, Any]) -> dict[str, Any]:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     named = list(model.named_parameters())
-    assert all(one.is_meta for _, one in named)
+    # One family draws a few vectors by hand, which lie on no meta device.
+    assert sum(one.numel() for _, one in named if not one.is_meta) < 1 << 16
     return {
         "parameters": sum(one.numel() for _, one in named),
-        "routed": sum(one.numel() for name, one in named if ".mlp.experts." in name),
+        "routed": sum(one.numel() for name, one in named if ".experts." in name),
         "config": json.loads(config.to_json_string(use_diff=False)),
     }
 

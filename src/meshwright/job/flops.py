@@ -2,15 +2,19 @@
 
 As Megatron-LM counts (``megatron/training/training.py`` ``num_floating_point_operations``): two a
 multiply-add, three passes (forward, gradients of inputs, gradients of weights), the causal half of
-attention, no router and no norm. The other convention (PaLM, Korthikanti et al. arXiv 2205.05198)
+attention, no router and no norm; by layer in ``layer_flops.py``. The other convention (PaLM, Korthikanti et al. arXiv 2205.05198)
 counts the full square of attention; both are given, since an MFU says nothing without its convention.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
-from meshwright.job.model import Model, moe_layers
+from meshwright.job.layer_flops import LayerWork, work_of
+from meshwright.job.layer_parts import layer_kind
+from meshwright.job.model import Model
 
 PASSES = 3
 _PER_PARAMETER = 2 * PASSES
@@ -21,7 +25,7 @@ class FlopsPerToken(msgspec.Struct, frozen=True, kw_only=True):
 
     seq_len: int
     projections: float
-    """Of attention: q, k, v and o, latent down- and up-projections."""
+    """Of attention: q, k, v and o, latent down- and up-projections; of whatever else mixes tokens."""
     core_causal: float
     """Of attention, the half below the diagonal."""
     mlp: float
@@ -32,6 +36,10 @@ class FlopsPerToken(msgspec.Struct, frozen=True, kw_only=True):
     mtp: float
     """Multi-token prediction: its projection and its logits (its layer counts above)."""
     logits: float
+    recurrence: float = 0.0
+    """Of state spaces, delta rules and convolutions."""
+    extras: float = 0.0
+    """What a family has of its own: indexers, compressors, further streams."""
 
     @property
     def core_full(self) -> float:
@@ -62,6 +70,8 @@ class FlopsPerToken(msgspec.Struct, frozen=True, kw_only=True):
             + self.shared_experts
             + self.mtp
             + self.logits
+            + self.recurrence
+            + self.extras
         )
 
     def hardware(self, recompute: str) -> float:
@@ -88,37 +98,29 @@ def flops_per_token(
     vocab
         Rows of the output layer where they are padded; the model's own otherwise.
     """
-    kinds = moe_layers(model)
-    experts_in = [*kinds, *([kinds[-1]] * mtp_layers)]
-    layers, with_experts = len(experts_in), sum(experts_in)
-    matrices = 3 if model.gated_mlp else 2
-    width = model.head_dim + model.value_dim
+    last = model.num_layers - 1
+    kinds = Counter(layer_kind(model, layer) for layer in range(model.num_layers))
+    kinds[layer_kind(model, last)] += mtp_layers
+    works = [(count, work_of(model, kind, seq_len)) for kind, count in kinds.items()]
     each = _PER_PARAMETER * model.hidden
     rows = model.vocab if vocab is None else vocab
+    ends = sum(one.multiply_adds for one in model.extras if one.place != "layers")
     return FlopsPerToken(
         seq_len=seq_len,
-        projections=float(layers * _PER_PARAMETER * _projections(model)),
-        # Q = N·s; the half below the diagonal of q·k and of p·v
-        core_causal=float(layers * _PER_PARAMETER * seq_len * model.heads * width) / 2,
-        mlp=float((layers - with_experts) * each * matrices * model.ffn),
-        experts=float(with_experts * each * matrices * model.moe_ffn * model.top_k),
-        shared_experts=float(with_experts * each * matrices * model.shared_ffn_total),
+        projections=_summed(works, "projections"),
+        core_causal=_summed(works, "core"),
+        mlp=_summed(works, "mlp"),
+        experts=_summed(works, "experts"),
+        shared_experts=_summed(works, "shared_experts"),
         mtp=float(mtp_layers * (each * (2 * model.hidden + 3) + each * rows)),
         logits=float(each * rows),
+        recurrence=_summed(works, "recurrence"),
+        extras=_summed(works, "extras") + _PER_PARAMETER * float(ends),
     )
 
 
-def _projections(model: Model) -> int:
-    """Return the multiply-adds of one token in the projections of one attention."""
-    hidden, heads = model.hidden, model.heads
-    if not model.is_mla:
-        keys = model.kv_heads * (model.head_dim + model.value_dim)
-        return hidden * (heads * model.head_dim + keys) + heads * model.value_dim * hidden
-    query = hidden * heads * model.head_dim
-    if model.q_lora_rank:
-        query = model.q_lora_rank * (hidden + heads * model.head_dim + 1)
-    latent = model.kv_lora_rank * (hidden + heads * (model.qk_nope_dim + model.value_dim) + 1)
-    return query + latent + hidden * model.qk_rope_dim + heads * model.value_dim * hidden
+def _summed(works: list[tuple[int, LayerWork]], part: str) -> float:
+    return float(_PER_PARAMETER * sum(count * getattr(work, part) for count, work in works))
 
 
 def utilisation(tokens_per_s: float, flops_of_token: float, peak_flops_per_s: float) -> float:

@@ -1,7 +1,7 @@
 """Read a Hugging Face ``config.json`` into a model shape.
 
-The families and their keys stand in ``huggingface_families.py``; here are the file, the places of
-its values and the messages.
+The families and their keys stand in ``huggingface_families.py``, what is of none of them in
+``huggingface_other.py``; here are the file, the places of its values and the messages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ from typing import Any
 from meshwright.data.names import near_names
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
-from meshwright.job.huggingface_families import FAMILIES, Fields
+from meshwright.job.huggingface_families import FAMILIES, Reader
+from meshwright.job.huggingface_fields import Fields
+from meshwright.job.huggingface_other import NEEDED, generic, has_usual_keys, refusal
 from meshwright.job.model import Model, shape_problems
 
 _LARGEST_BYTES = 8 << 20
 _EXCERPT = 120
+TEXT_PART = "text part of a multimodal model"
+_TEXT_PARTS = (
+    ("text_config",),
+    ("thinker_config", "text_config"),
+    ("llm_config",),
+    ("language_config",),
+)
 _CLASS_TAIL = re.compile(r"(?:For\w+|LMHeadModel|Model)\Z")
 
 
@@ -34,15 +43,18 @@ def read_huggingface_config(
     source
         A ``config.json``, a directory that holds one, or the decoded mapping itself. Optional keys
         that are absent take the default of the family's class in ``transformers``; dimensions must
-        be there.
+        be there. A family that is not known is read as a Llama-like decoder where the usual keys
+        are there, and ``Model.unverified`` says so; of a multimodal model the text part is read,
+        and ``Model.note`` says so.
     name
         Name of the model; by default the one in the file, else the directory's.
 
     Raises
     ------
     InputError
-        The file cannot be read, is no JSON object, is of an unknown family, or fields are missing,
-        of the wrong type or out of range: every problem at once, with file, line and column.
+        The file cannot be read, is no JSON object, describes no decoder of text or layers that are
+        not known, or fields are missing, of the wrong type or out of range: every problem at once,
+        with file, line and column.
     """
     if isinstance(source, Mapping):
         return _to_model(source, _Document(None, ""), name)
@@ -125,14 +137,21 @@ def _stated_name(path: Path) -> str | None:
 
 
 def _to_model(config: Mapping[str, Any], document: _Document, name: str | None) -> Model:
-    path: tuple[str, ...] = ()
-    # Multimodal checkpoints keep the language model's keys apart.
-    if isinstance(config.get("text_config"), Mapping) and "hidden_size" not in config:
-        path = ("text_config",)
-    values: Mapping[str, Any] = config[path[0]] if path else config
-    family = _family(config, values, document)
+    path = _text_part(config)
+    values: Mapping[str, Any] = config
+    for key in path:
+        values = values[key]
+    family, reader = _family(config, values, document)
     fields = Fields(values)
-    shape = FAMILIES[family](fields)
+    shape = reader(fields)
+    if path:
+        shape["note"] = TEXT_PART
+        tied = config.get("tie_word_embeddings")
+        if values.get("tie_word_embeddings") is None and isinstance(tied, bool):
+            shape["tied_embeddings"] = tied
+    groups = fields.count("o_groups", field="output_groups")  # no family's own: where it is given
+    if groups:
+        shape["output_groups"] = groups
     wrong = list(fields.problems)
     if not wrong:
         stated = values.get("_name_or_path") or config.get("_name_or_path")
@@ -150,51 +169,74 @@ def _to_model(config: Mapping[str, Any], document: _Document, name: str | None) 
     raise InputError(
         *(
             document.problem(
-                f"{key} {message}", at=offsets.get((*path, key)), subject=".".join((*path, key))
+                f"{key} {message}",
+                at=offsets.get((*path, *key.split("."))),
+                subject=".".join((*path, key)),
             )
             for key, message in wrong
         )
     )
 
 
-def _family(config: Mapping[str, Any], values: Mapping[str, Any], document: _Document) -> str:
-    """Return the key of ``FAMILIES``, from ``model_type`` or else from ``architectures``."""
+def _text_part(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where a multimodal configuration keeps the language model's keys; empty: at the top."""
+    if config.get("hidden_size") is not None or config.get("n_embd") is not None:
+        return ()
+    for path in _TEXT_PARTS:
+        part: Any = config
+        for key in path:
+            part = part.get(key) if isinstance(part, Mapping) else None
+        if isinstance(part, Mapping) and part:
+            return path
+    return ()
+
+
+def _family(
+    config: Mapping[str, Any], values: Mapping[str, Any], document: _Document
+) -> tuple[str, Reader]:
+    """Return the family's name and reader, from ``model_type`` or else from ``architectures``."""
     stated = values.get("model_type") or config.get("model_type")
     key = "model_type"
     if not stated:
         classes = config.get("architectures")
         key = "architectures"
-        if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
-            raise InputError(
-                document.problem(
-                    "names no model_type and no architectures: the family is unknown",
-                    remedy=_known_families(),
-                )
-            )
-        stated = _CLASS_TAIL.sub("", classes[0])
+        if isinstance(classes, list) and classes and isinstance(classes[0], str):
+            stated = _CLASS_TAIL.sub("", classes[0])
     # LlamaForCausalLM and llama, GPTNeoX and gpt_neox are one family each.
-    by_spelling = {family.replace("_", ""): family for family in FAMILIES}
-    family = by_spelling.get(str(stated).lower().replace("_", ""))
-    if family is None:
-        at = _value_offsets(document.text).get((key,)) if document.file is not None else None
+    by_spelling = {_spelling(family): family for family in FAMILIES}
+    family = by_spelling.get(_spelling(str(stated or "")))
+    why = None
+    if family is not None and config.get("is_encoder_decoder") is not True:
+        return family, FAMILIES[family]
+    name = str(stated or "no model_type")[:80]
+    why = refusal(config, values, name.lower())
+    if why is None and has_usual_keys(values):
+        return name, generic
+    if why is None and not stated:
+        why = "names no model_type and no architectures: the family is unknown"
+    if why is None:
         near = near_names(str(stated), FAMILIES, most=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise InputError(
-            document.problem(
-                f"unknown model family {str(stated)[:80]!r}{hint}",
-                at=at,
-                subject=key,
-                remedy=_known_families(),
-            )
-        )
-    return family
+        missing = [one for one in NEEDED if values.get(one) is None] or ["intermediate_size"]
+        why = f"unknown model family {name!r}{hint}, and no plain decoder: {missing[0]} is missing"
+    at = _value_offsets(document.text).get((key,)) if document.file is not None else None
+    raise InputError(
+        document.problem(why, at=at, subject=key if stated else None, remedy=_known_families())
+    )
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _known_families() -> str:
-    return "known families: " + ", ".join(sorted(FAMILIES))
+    return (
+        "give the shape as a mapping (model: {name: …, num_layers: …, hidden: …}), or use one of the "
+        "known families: " + ", ".join(FAMILIES)
+    )
 
 
-_DEEPEST = 2  # the model's keys stand at the top or in text_config
+_DEEPEST = 3  # the model's keys stand at the top, in text_config or a part of that
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|:\s*')
 
 

@@ -1,7 +1,7 @@
 """The layout of a job: degrees, order, sharding, with every default made explicit.
 
 ``resolve_layout`` fills in what follows from the rest and remembers what was assumed. It judges
-nothing: a degree that cannot be derived is 0 and ``rules/grid.py`` says why.
+nothing: a degree that cannot be derived is 0 and ``rules/world.py`` says why.
 """
 
 from __future__ import annotations
@@ -105,14 +105,18 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_layout(
-    section: LayoutSection, slots: int | None, gpus_per_host: int | None = None
+    section: LayoutSection,
+    slots: int | None,
+    gpus_per_host: int | None = None,
+    chunks: int = 1,
 ) -> Layout:
     """Return the layout with every default filled in.
 
     ``slots`` is the number of GPUs of the cluster (``None`` without one). The world size is, in
     this order: ``world_size``, the product of the degrees when ``dp`` is given, all slots. One
     degree left out follows from the world size. ``gpus_per_host`` (``None`` where hosts differ or
-    there are none) is the shard degree of FSDP1's HYBRID_SHARD.
+    there are none) is the shard degree of FSDP1's HYBRID_SHARD; ``chunks`` is ``vp`` where it is left
+    out (``schedules/left_out.py``).
     """
     framework = section.framework or "megatron"
     degrees: dict[str, int | None] = {
@@ -142,7 +146,7 @@ def resolve_layout(
         ep=known["ep"],
         etp=etp,
         edp=world_size // expert_block if divides else 0,
-        vp=_or(section.vp, 1),
+        vp=_or(section.vp, chunks),
         order=_order(section, framework),
         framework=framework,
         sharding=sharding,

@@ -31,12 +31,17 @@ Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadc
 MOST_STAGES = 65_536
 MOST_DEVICES = 1 << 20
 """Devices whose order may be listed in a job file."""
-MOST_RUNS = 1_000_000_000_000
+MOST_RUNS = 1_000_000_000
 """Times a collective given by hand may run in a step."""
 MOST_IMBALANCE = 1_000_000
 MOST_MTP = 64
-PositiveInt = Annotated[int, Minimum(1)]
-Size = Annotated[int, Convert(parse_bytes)]
+MOST_NAME = 256
+MOST_COUNT = 2**31 - 1
+"""No batch or length is larger; products of two of them still fit 64 bits."""
+PositiveInt = Annotated[int, Minimum(1), Maximum(MOST_COUNT)]
+MOST_BYTES = 1 << 50
+"""Bytes of one collective given by hand."""
+Size = Annotated[int, Convert(parse_bytes), Maximum(MOST_BYTES)]
 
 
 def short(values: tuple[int, ...]) -> None:
@@ -49,6 +54,12 @@ def listed(values: tuple[int, ...]) -> None:
     """Refuse a list of more devices than are listed in a file: raises ``ValueError``."""
     if len(values) > MOST_DEVICES:
         raise ValueError(f"a list of {len(values):,} devices is too long: at most {MOST_DEVICES:,}")
+
+
+def short_name(text: str) -> None:
+    """Refuse a name that no table can show: raises ``ValueError``."""
+    if len(text) > MOST_NAME:
+        raise ValueError(f"a name of {len(text):,} characters is too long: at most {MOST_NAME}")
 
 
 class LayoutSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +139,9 @@ class TrainingSection(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str | None = None
     recompute: Literal["none", "selective", "full"] | None = None
     schedule: str | None = None
+    microbatch_group: PositiveInt | None = None
+    """Microbatches that pass one chunk before the next begins
+    (``--microbatch-group-size-per-virtual-pipeline-stage``)."""
     overlap_grad_reduce: bool | None = None
     overlap_param_gather: bool | None = None
     overlap_p2p: bool | None = None
@@ -150,6 +164,8 @@ class TrainingSection(msgspec.Struct, frozen=True, kw_only=True):
     """Divide the loss by the tokens of all ranks (``--calculate-per-token-loss``)."""
     variable_seq_lengths: bool | None = None
     """Shapes of pipeline messages change, so each is announced (``--variable-seq-lengths``)."""
+    compile: bool | None = None
+    """torch compiles the loss with the model: logits are not copied in fp32."""
     fp32_residual: bool | None = None
     """Hidden states between layers in fp32 (``--fp32-residual-connection``)."""
 
@@ -169,5 +185,5 @@ class TrafficItem(msgspec.Struct, frozen=True, kw_only=True):
 class GroupItem(msgspec.Struct, frozen=True, kw_only=True):
     """One explicit group: a name and its members as ``[host, gpu]``; hosts by name or number."""
 
-    name: str
+    name: Annotated[str, Check(short_name)]
     members: tuple[tuple[str | int, int], ...]
