@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from cli.running import finding_of, rules_of, run
@@ -230,7 +234,7 @@ def test_a_device_is_no_file(job):
         refused(run("map", job(text)), "no regular file")
     refused(run("topo", "/dev/zero"), "no regular file")
     text = "layout: {tp: 2}\nplacement: {ranks: /dev/zero}\n"
-    refused(run("map", job(text)), "no regular file")
+    refused(run("map", job(text)), "no file")
 
 
 def test_a_table_of_too_few_ranks(job):
@@ -333,3 +337,107 @@ def test_numbers_beyond_printing(job):
     )
     matrix = job("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n", "topo.txt")
     refused(run("topo", matrix, "--pick", "1", "--among", "²"), "no list of GPU numbers")
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        '{node: {from: "\\0"}}',
+        '{node: {from: ["a\\0"]}}',
+        '{node: dgx-h100, fabric: {from: "\\0"}}',
+        '{node: dgx-h100, fabric: {from: ["net.txt", "\\0"]}}',
+        '{node: dgx-h100, nodes: 2, nvlink_domains: {from: "\\0"}}',
+        '"\\0"',
+    ],
+)
+def test_a_nul_in_a_path(job, cluster):
+    ran = run("map", job(f"layout: {{tp: 4}}\ncluster: {cluster}\n"))
+    refused(ran, "job.yaml:2:", "NUL")
+
+
+@pytest.mark.parametrize(
+    "text", ["cluster: /", "model: .", "cluster: /dev/null", "placement: {ranks: /}"]
+)
+def test_a_directory_or_device_is_no_file_of_a_job(job, text):
+    more = "" if text.startswith("cluster") else "\ncluster: dgx-h100 x 1"
+    refused(run("map", job(f"layout: {{tp: 4}}\n{text}{more}\n")), "job.yaml:2:", "is no file")
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "check", "memory", "batch"])
+def test_an_empty_name_of_a_job(command):
+    refused(run(command, ""), "the name of the file is empty")
+
+
+def test_a_long_integer_in_toml(job):
+    ran = run("map", job(f"x = 1\n[layout]\ntp = {'7' * 5000}\n", "job.toml"))
+    refused(ran, "job.toml:3:6", "does not fit 64 bits")
+    assert "set_int_max" not in ran.err
+
+
+def test_long_texts_are_not_repeated_whole(job):
+    ran = run("map", job(f"model: {'x' * 200_000}\ncluster: dgx-h100 x 1\nlayout: {{tp: 4}}\n"))
+    refused(ran, "no model of the catalogue")
+    assert len(ran.err) < 1000
+    text = f"cluster: dgx-h100 x 1\ngroups: [{{name: {'g' * 300}, members: [[0, 0]]}}]\n"
+    refused(run("map", job(text)), "job.yaml:2:", "at most 256")
+
+
+@pytest.mark.parametrize("key", ["global_batch", "micro_batch", "seq_len"])
+def test_absurd_batches(job, key):
+    refused(run("batch", job(f"batch: {{{key}: 4294967296}}\n")), "job.yaml:1:", "too large")
+
+
+def test_absurd_traffic(job):
+    text = GOOD + "traffic: [{axis: dp, op: all_reduce, bytes: 5e18}]\n"
+    refused(run("map", job(text)), "job.yaml:3:", "too large")
+
+
+@pytest.mark.parametrize("command", ["map", "groups", "batch"])
+def test_numbers_that_follow_fit_64_bits(job, command):
+    degree = 2**62
+    text = f"cluster: dgx-h100 x 2\nlayout: {{tp: {degree}, pp: {degree}, dp: {degree}}}\n"
+    document = run(command, job(text), "--json").document
+    assert document["world_size"] is None
+    sizes = [value for one in document["findings"] for value in one["numbers"].values()]
+    assert any(isinstance(value, float) and value > 2**63 for value in sizes)
+    assert all(abs(value) < 2**63 for value in sizes if isinstance(value, int))
+
+
+@pytest.mark.parametrize("arguments", [("map",), ("map", "--json"), ("groups", "--format", "csv")])
+def test_a_closed_output(job, arguments):
+    command = [sys.executable, "-m", "meshwright", *arguments, str(job(GOOD))]
+    text = " ".join(map(shlex.quote, command)) + " >&-"
+    ran = subprocess.run(
+        ["sh", "-c", text], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "error: standard output is closed\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("groups",),
+        ("groups", "--format", "csv"),
+        ("groups", "--axis", "a\x1b[31m\rb\x9bc"),
+        ("map",),
+    ],
+)
+def test_a_terminal_obeys_no_name(job, arguments):
+    text = (
+        'cluster: dgx-h100 x 1\ngroups: [{name: "a\\e[31m\\rb\\x9bc", members: [[0, 0], [0, 1]]}]\n'
+        'traffic: [{axis: "a\\e[31m\\rb\\x9bc", op: all_reduce, bytes: 1 GB}]\n'
+    )
+    ran = run(arguments[0], job(text), *arguments[1:])
+    assert ran.status == 0
+    assert "a [31m" in ran.out
+    assert not set(ran.out) & {"\x1b", "\r", "\x9b"}
+
+
+@pytest.mark.parametrize("keys", ["tp: -1", "tp: 2, pp: -1", "framework: torchtitan, tp: -1"])
+def test_figures_that_follow_from_a_negative_degree_are_null(job, keys):
+    path = job(f"cluster: dgx-h100 x 2\nlayout: {{{keys}, dp: 4}}\n")
+    for command in ("map", "groups", "batch"):
+        ran = run(command, path, "--json")
+        assert ran.status == 1
+        assert ran.document["world_size"] is None

@@ -52,6 +52,17 @@ def test_what_is_not_found_says_why(job, name, says):
     assert says in " ".join(ran.err.split())
 
 
+def test_a_log_line_of_an_instance_means_the_rank_it_names(job):
+    """The line's rank in the group and its global rank agree: torch sorts what Megatron passes."""
+    path = job("layout: {tp: 8, pp: 4, dp: 2, framework: megatron}\n")
+    line = "[rank37]: [PG ID 47 PG GUID 300(INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP) Rank 37] x"
+    document = run("groups", path, "--name", line, "--json").document
+    [match] = document["lookup"]["matches"]
+    assert match["rank_of_group_rank"] == 37
+    [group] = document["groups"]
+    assert (group["group_rank"], group["position"]) == (37, 21)
+
+
 def test_name_and_axis_do_not_stand_together(job):
     path = job("layout: {tp: 2, dp: 4, framework: megatron}\n")
     assert run("groups", path, "--name", "tp", "--axis", "tp").status == 2

@@ -44,7 +44,7 @@ def test_unknown_loads_are_not_called_none(job):
         "layout: {tp: 8, sharding: zero2}\nbatch: {micro_batch: 1, global_batch: 16, seq_len: 4096}\n"
     )
     page = " ".join(run("map", job(text)).out.split())
-    assert "DP cross the network, load not known." in page
+    assert "DP crosses the network, load not known." in page
     assert "Nothing crosses the network" not in page
 
 

@@ -86,7 +86,7 @@ def test_text_says_what_the_json_says(example):
         "261.7 GB",
         "0.582 s",
         "4.52 GB",
-        "0.0903 s",
+        "0.0904 s",
         "270.8 GB",
         "4 replicas",
         "{r, r+4, r+8, r+12}",

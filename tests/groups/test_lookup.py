@@ -6,7 +6,7 @@ import pytest
 
 from groups.building import layout_of
 from meshwright.groups.creation import groups_numbered, has_numbers
-from meshwright.groups.lookup import Asked, find_groups, read_name, why_nothing
+from meshwright.groups.lookup import Asked, find_groups, nearest_names, read_name, why_nothing
 from meshwright.groups.table import group_kinds
 
 WATCHDOG = (
@@ -83,7 +83,7 @@ def test_no_name(text):
         (
             "ep_size_2",
             {"framework": "deepspeed", "dp": 8, "ep": 2},
-            ["expert_parallel", "expert_data_parallel"],
+            ["expert_data_parallel", "expert_parallel"],
         ),
         (
             "HYBRID_DP_CP_GROUP_4",
@@ -100,6 +100,44 @@ def test_no_name(text):
 )
 def test_names(text, keys, names):
     assert _found(text, **keys) == names
+
+
+def test_group_ranks_follow_the_order_of_torch_and_not_of_the_list():
+    """Megatron passes an instance's ranks by replica; new_group sorts them (torch 2.13, run)."""
+    layout = layout_of(tp=2, pp=2, dp=2)
+    kind = next(one for one in group_kinds(layout) if one.axis == "instance")
+    assert kind.members().tolist() == [[0, 1, 4, 5, 2, 3, 6, 7]]
+    assert kind.by_group_rank(0) == list(range(8))
+
+
+def test_jaxs_order_is_that_of_its_mesh():
+    layout = layout_of(
+        framework="maxtext",
+        ici={"fsdp": 4},
+        dcn={"data": 1},
+        world_size=4,
+        device_order=(0, 2, 1, 3),
+    )
+    kind = next(one for one in group_kinds(layout) if one.degree == 4)
+    assert kind.by_group_rank(0) == kind.members()[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("embd", "EMBEDDING_GROUP"),
+        ("mp", "MODEL_PARALLEL_GROUP"),
+        ("pipeline", "PIPELINE_MODEL_PARALLEL_GROUP"),
+        ("tensor_modl_paralel", "TENSOR_MODEL_PARALLEL_GROUP"),
+        ("dpcp", "DATA_PARALLEL_GROUP_WITH_CP"),
+    ],
+)
+def test_the_nearest_names_are_few_and_the_likeliest_first(word, name):
+    kinds = group_kinds(layout_of(tp=2, pp=2, dp=2))
+    near = nearest_names(kinds, word).split(", ")
+    assert len(near) == 4
+    assert near[0].split(" ")[0] == name
+    assert len(nearest_names(kinds, word * 1000).split(", ")) == 4
 
 
 def test_undefined_is_any_group_where_the_framework_describes_none():

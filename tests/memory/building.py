@@ -63,7 +63,7 @@ def workload(model: Model = DENSE, **keys: Any) -> Workload:
     return Workload(
         model=model,
         layout=layout,
-        batch=resolve_batch(batch, layout.dp),
+        batch=resolve_batch(batch, layout.dp, layout.framework, layout.pp),
         training=training,
         moe=moe,
         section=layout_section,

@@ -109,3 +109,28 @@ def test_bytes_grow_with_tokens_and_arrays_are_candidates(model, tokens, tp):
     assert both[1] == pytest.approx(2 * both[0])
     one = whole_layer_bytes(model, Cut(tokens, 2, tp, tp), experts=model.is_moe)
     assert both[0] == pytest.approx(one)
+
+
+@pytest.mark.parametrize("framework", ["torch", "torchtitan", "megatron"])
+def test_routed_tokens_do_not_grow_with_tp(framework):
+    """Experts cut over tp as an MLP take all tokens of the context-parallel rank, whatever tp is."""
+    from meshwright.memory.activations import routed_tokens
+    from meshwright.memory.peak import cut_of
+
+    sequence = {"sequence_parallel": True} if framework == "megatron" else {}
+    counts = [
+        routed_tokens(EXPERTS, cut_of(workload(EXPERTS, framework=framework, tp=tp, dp=2, **keys)))
+        for tp in (1, 2, 4, 8)
+        for keys in [{**BATCH, **(sequence if tp > 1 else {})}]
+    ]
+    assert counts == [BATCH["micro_batch"] * BATCH["seq_len"] * EXPERTS.top_k] * 4
+
+
+def test_experts_that_stay_whole_take_a_share_of_the_tokens():
+    """ep beside tp, each expert on one rank: the tp ranks dispatch different tokens."""
+    from meshwright.memory.activations import routed_tokens
+    from meshwright.memory.peak import cut_of
+
+    keys = {"tp": 4, "dp": 2, "ep": 8, "etp": 1, "framework": "torchtitan", **BATCH}
+    tokens = BATCH["micro_batch"] * BATCH["seq_len"]
+    assert routed_tokens(EXPERTS, cut_of(workload(EXPERTS, **keys))) == tokens / 4 * EXPERTS.top_k

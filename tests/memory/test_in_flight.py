@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.memory.in_flight import NAMES, in_flight, interleaved_group, schedule_name
+from meshwright.memory import in_flight as module
+from meshwright.memory.in_flight import MOST_OPERATIONS, in_flight, interleaved_group
+from meshwright.schedules.make import make_orders
+from meshwright.schedules.names import SCHEDULES, schedule_name
+from meshwright.schedules.peaks import peaks
 from support import shared_path
 
 GOLDEN_NAMES = {
@@ -33,47 +37,34 @@ GOLDEN_NAMES = {
 
 @pytest.mark.golden
 def test_closed_forms_against_every_order():
-    compared = {True: 0, False: 0}
+    compared = 0
     with shared_path("reference/golden/pipeline_makespan.csv").open() as file:
         for row in csv.DictReader(file):
             pp, count, chunks = int(row["p"]), int(row["m"]), int(row["v"])
             given = re.match(r"megatron-interleaved\(group=(\d+)\)", row["schedule"])
             name = "interleaved" if given else GOLDEN_NAMES[row["schedule"]]
             group = int(given[1]) if given else interleaved_group("torch", pp, count)
-            if name in ("zb-h2", "v-half", "v-min") and (row["tF"], row["tI"], row["tW"]) != (
-                "1",
-                "1",
-                "1",
-            ):
-                continue  # greedy orders: made for equal times
-            found = in_flight(name, pp, count, chunks, group)
-            peaks = [float(one) for one in row["peak_inflight_until_W"].split()]
-            if found.exact:
-                assert found.peak.tolist() == peaks, row
-            else:
-                assert all(mine >= one for mine, one in zip(found.peak, peaks, strict=True)), row
-            compared[found.exact] += 1
-    assert compared[True] > 150
-    assert compared[False] > 20
+            whose = "torch" if row["schedule"].startswith("torch:") else "megatron"
+            found = in_flight(name, pp, count, chunks, group, whose)
+            kept = [float(one) for one in row["peak_inflight_until_W"].split()]
+            assert found.exact
+            assert found.peak.tolist() == kept, row
+            compared += 1
+    assert compared == 312
 
 
-@pytest.mark.golden
-def test_chimera_is_bounded():
-    with shared_path("reference/golden/pipeline_chimera.csv").open() as file:
-        lines = list(csv.DictReader(file))
-    checked = 0
-    for row in lines:
-        if not row["schedule"].startswith("Chimera (N=D)"):
-            continue
-        now = most = 0
-        ops = next(text for key, text in row.items() if key.startswith("ops"))
-        for op in ops.split():
-            now += 1 if op[0] == "F" else -1
-            most = max(most, now)
-        bound = in_flight("chimera", int(row["D"]), int(row["N"])).peak[int(row["rank"])]
-        assert most <= bound
-        checked += 1
-    assert checked > 10
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "chimera"])
+def test_a_schedule_too_long_to_make_is_held_to_its_cap(schedule, monkeypatch):
+    for pp in (2, 4, 6, 8, 12):
+        for count in (2, pp, 2 * pp, 5 * pp):
+            kept = peaks(make_orders(schedule, pp, count))[1]
+            monkeypatch.setattr(module, "MOST_OPERATIONS", 0)
+            cap = in_flight(schedule, pp, count)
+            monkeypatch.setattr(module, "MOST_OPERATIONS", MOST_OPERATIONS)
+            assert (cap.peak >= kept).all(), (schedule, pp, count)
+            exact = in_flight(schedule, pp, count)
+            assert exact.exact
+            assert exact.peak.tolist() == kept.tolist()
 
 
 def test_names():
@@ -85,7 +76,7 @@ def test_names():
 
 
 @given(
-    st.sampled_from(sorted(set(NAMES.values()))),
+    st.sampled_from(SCHEDULES),
     st.integers(1, 16),
     st.integers(1, 64),
     st.integers(1, 4),

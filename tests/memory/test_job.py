@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memory.building import BATCH, DENSE, EXPERTS, workload
 from meshwright.errors import UsageError
 from meshwright.findings import Severity
+from meshwright.memory.assumptions import assumptions_of
 from meshwright.memory.constants import constants_with, default_constants
 from meshwright.memory.fixes import fixes, together
 from meshwright.memory.job import Device, JobMemory, job_memory
@@ -73,6 +74,64 @@ def test_without_a_batch_activations_are_unknown_and_said():
     assert found.fits is None
     assert "activations" not in found.terms(0)
     assert "memory/not-known" in rules_of(found)
+
+
+@pytest.mark.parametrize(
+    ("keys", "missing"),
+    [
+        ({}, ("micro_batch", "seq_len")),
+        ({"micro_batch": 1}, ("seq_len",)),
+        ({"seq_len": 128, "global_batch": 64}, ("micro_batch",)),
+        ({"seq_len": 128, "micro_batch": 1}, ()),
+        # a pipeline keeps as many microbatches as there are: without their number it is not known
+        ({"seq_len": 128, "micro_batch": 1, "pp": 2}, ("num_microbatches",)),
+        ({"seq_len": 128, "micro_batch": 1, "pp": 2, "global_batch": 64}, ()),
+    ],
+)
+def test_what_is_missing_is_named(keys, missing):
+    found = memory(workload(dp=4, **keys), capacity=1e12)
+    assert found.missing == missing
+    assert (found.peak is None) == bool(missing)
+
+
+def test_a_local_batch_is_in_flight_and_not_the_whole_step():
+    """torchtitan runs a step as passes: GPipe keeps the microbatches of one."""
+    keys = {"framework": "torchtitan", "schedule": "gpipe", "pp": 2, "dp": 2, "seq_len": 128}
+    whole = memory(workload(local_batch=8, micro_batch=1, global_batch=16, **keys))
+    passes = memory(workload(local_batch=8, micro_batch=1, global_batch=64, **keys))
+    assert passes.peak is not None
+    assert passes.peak.in_flight.microbatches.tolist() == [8, 8]
+    assert passes.total.tolist() == whole.total.tolist()
+
+
+def test_fp8_parameters_take_fewer_bytes():
+    keys = {"dp": 4, "sharding": "zero1", "precision": "fp8", **BATCH}
+    wide = memory(workload(**keys))
+    narrow = memory(workload(fp8_param_gather=True, **keys))
+    assert wide.weights[0] == narrow.weights[0]  # two copies of a byte where the GPU is not known
+    on_blackwell = job_memory(
+        workload(fp8_param_gather=True, **keys), Device("B200 SXM 180G", 1e12), default_constants()
+    )
+    assert on_blackwell.weights[0] == wide.weights[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"framework": "torch"}, ("fp32, under autocast", "second time")),
+        ({"framework": "torch", "gradient_dtype": "bf16"}, ("a model in bf16", "second time")),
+        ({"framework": "torchtitan", "sharding": "fsdp"}, ("reduced in fp32 (torchtitan's default)",)),
+        ({"framework": "torch", "sharding": "fsdp"}, ("reduced in 16 bit (torch's default)",)),
+        ({"framework": "deepspeed", "sharding": "zero3"}, ("grad_accum_dtype", "ZeRO-3")),
+        ({"framework": "nanotron"}, ("accumulate_grad_in_fp32",)),
+        ({"precision": "mxfp8"}, ("reduced in fp32", "of mxfp8 count as bf16")),
+        ({"precision": "fp8", "fp8_param_gather": True}, ("kept in fp8",)),
+        ({"framework": "torchtitan", "pp": 2, "local_batch": 8}, ("micro_batch 1, num_microbatches 8",)),
+    ],
+)  # fmt: skip
+def test_what_is_taken_for_granted_is_said(keys, words):
+    said = " ".join(assumptions_of(workload(dp=4, **keys)))
+    assert all(word in said for word in words), said
 
 
 def rules_of(found: JobMemory) -> dict[str, Severity]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 from memory.building import workload
+from meshwright.cli.main import cli
 from meshwright.job.model import Model
 from meshwright.memory.megatron_estimator import megatron_estimate
 from support import shared_path
@@ -85,3 +88,53 @@ def test_estimator_against_its_own_figures():
 def test_estimator_needs_a_batch():
     with pytest.raises(ValueError, match="micro_batch"):
         megatron_estimate(workload(dp=1))
+
+
+@pytest.mark.golden
+def test_the_command_gives_the_same_figures(tmp_path):
+    """All rows through a job file: the vocabulary they name is the padded one."""
+    compared = 0
+    with shared_path("reference/golden/megatron_memory_flops.csv").open() as file:
+        for row in csv.DictReader(file):
+            path = tmp_path / "job.json"
+            path.write_bytes(msgspec.json.encode(_job_of(row)))
+            ran = CliRunner().invoke(
+                cli, ["memory", str(path), "--like", "megatron-estimator", "--json"]
+            )
+            found = json.loads(ran.stdout)["megatron_estimator"]
+            states = float(row["weight_optimizer_bytes_most_loaded"])
+            kept = float(row["activation_bytes_first_stage_SP_selective"])
+            assert found["weights_optimizer_bytes"] == pytest.approx(states, rel=1e-11), row
+            assert found["activations_bytes"] == pytest.approx(kept, rel=1e-9), row
+            compared += 1
+    assert compared == 18
+
+
+def _job_of(row):
+    config, tp, pp = json.loads(row["config_json"]), int(row["tp"]), int(row["pp"])
+    model = model_of(row["model"], config)
+    each = model.num_layers // pp
+    layout = {
+        "framework": "megatron",
+        "tp": tp,
+        "pp": pp,
+        "dp": int(row["world"]) // (tp * pp),
+        "sequence_parallel": tp > 1,
+        "sharding": "zero1" if row["dist_opt"] == "True" else "none",
+    }
+    if row["vpp"]:
+        layout["vp"] = int(row["vpp"])
+    if int(row["ep"]) > 1:
+        layout |= {"ep": int(row["ep"]), "etp": 1}
+    if model.num_layers % pp:
+        layout["stages"] = [model.num_layers - (pp - 1) * each] + [each] * (pp - 1)
+    return {
+        "model": {k: v for k, v in msgspec.to_builtins(model).items() if v not in (None, [], ())},
+        "layout": layout,
+        "batch": {
+            "micro_batch": int(row["mbs"]),
+            "num_microbatches": int(row["num_microbatches"]),
+            "seq_len": config["seq_length"],
+        },
+        "training": {"recompute": "selective", "mtp_layers": config.get("mtp_num_layers") or 0},
+    }

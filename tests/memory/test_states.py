@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from memory.building import DENSE, EXPERTS, LATENT, workload
 from meshwright.job.parameters import total_parameters
-from meshwright.memory.parameters import padded_workload, stage_parameters
+from meshwright.memory.parameters import stage_parameters
 from meshwright.memory.states import fp8_weight_bytes, keeps_gathered, shard_degrees, state_form
+from meshwright.traffic.workload import padded_workload
 
 
 def per_parameter(degree: int = 8, **keys: object) -> float:
@@ -35,11 +36,41 @@ def per_parameter(degree: int = 8, **keys: object) -> float:
         ({"framework": "deepspeed", "sharding": "zero2"}, 2 + 18 / 8),
         ({"framework": "deepspeed", "sharding": "zero3"}, 18 / 8),
         ({"framework": "torchtitan", "sharding": "fsdp"}, 16 / 8),
-        ({"framework": "torch"}, 16),
+        ({"framework": "deepspeed", "precision": "fp32"}, 16),
+        ({"framework": "deepspeed", "sharding": "zero1", "gradient_dtype": "fp32"}, 6 + 12 / 8),
+        ({"framework": "deepspeed", "sharding": "zero2", "gradient_dtype": "fp32"}, 2 + 20 / 8),
+        ({"framework": "deepspeed", "sharding": "zero3", "gradient_dtype": "fp32"}, 18 / 8),
+        ({"framework": "torch", "sharding": "fsdp", "gradient_dtype": "bf16"}, 16 / 8),
+        # DDP's buckets hold the gradients again
+        ({"framework": "torch"}, 20),
+        ({"framework": "torchtitan"}, 20),
+        ({"framework": "torch", "gradient_dtype": "bf16"}, 10),
+        ({"framework": "torch", "precision": "fp32", "gradient_dtype": "bf16"}, 20),
+        ({"framework": "torch", "sharding": "SHARD_GRAD_OP"}, 2 + 16 / 8),
+        ({"framework": "nanotron", "sharding": "zero1"}, 8 + 12 / 8),
+        ({"framework": "nanotron"}, 8 + 2 + 12),
+        ({"framework": "nanotron", "sharding": "zero1", "gradient_dtype": "bf16"}, 6 + 4 / 8),
+        ({"framework": "nanotron", "precision": "fp32", "sharding": "zero1"}, 8 + 8 / 8),
     ],
 )  # fmt: skip
 def test_bytes_a_parameter(keys, expected):
     assert per_parameter(**keys) == pytest.approx(expected)
+
+
+def test_without_replicas_torch_has_no_ddp():
+    form = state_form(workload(dp=1, framework="torch"))
+    assert (form.weights.whole, form.gradients.whole, form.optimizer.whole) == (4, 4, 8)
+
+
+@pytest.mark.parametrize("framework", ["torch", "torchtitan", "deepspeed", "nanotron", "megatron"])
+@pytest.mark.parametrize("dtype", [None, "bf16", "fp32"])
+def test_what_is_reduced_is_what_is_kept(framework, dtype):
+    """Where replicas hold whole gradients the map's bytes an element are those memory keeps."""
+    work = workload(dp=8, framework=framework, gradient_dtype=dtype)
+    kept = state_form(work).gradients.whole
+    buckets = work.gradient_bytes if framework in ("torch", "torchtitan") else 0
+    buckets += {"nanotron": 2 + 2 * (work.gradient_bytes == 4)}.get(framework, 0)
+    assert kept == work.gradient_bytes + buckets
 
 
 def test_fsdp_in_a_pipeline_keeps_gathered_weights_and_sums_gradients_whole():
@@ -65,6 +96,7 @@ def test_fsdp_in_a_pipeline_keeps_gathered_weights_and_sums_gradients_whole():
         ({"sharding": "none", "dp": 8}, (1, 1)),
         ({"sharding": "fsdp", "framework": "torchtitan", "cp": 2, "dp": 4}, (8, 8)),
         ({"sharding": "hsdp", "framework": "torchtitan", "dp": 8, "shard_degree": 4}, (4, 4)),
+        ({"sharding": "zero1", "framework": "nanotron", "cp": 2, "dp": 4}, (4, 4)),
     ],
 )
 def test_ranks_that_share_states(keys, expected):
@@ -81,6 +113,7 @@ def test_fp8_weights_need_a_second_copy_on_hopper_only():
     assert fp8_weight_bytes("H100 SXM 80G") == 2
     assert fp8_weight_bytes("B200 SXM 180G") == 1
     assert fp8_weight_bytes(None) == 2
+    assert fp8_weight_bytes("B200 SXM 180G", "mxfp8") == 2
 
 
 @pytest.mark.parametrize("model", [DENSE, EXPERTS, LATENT])
@@ -101,6 +134,14 @@ def test_megatron_pads_the_vocabulary_to_128_times_tp(tp, vocab):
     assert padded % (128 * tp) == 0
     assert vocab <= padded < vocab + 128 * tp
     assert padded_workload(workload(model, tp=tp, dp=1, framework="torch")).model.vocab == vocab
+
+
+def test_another_multiple_of_the_vocabulary_counts():
+    import msgspec
+
+    model = msgspec.structs.replace(DENSE, vocab=1000)
+    assert padded_workload(workload(model, tp=2, dp=1, vocab_divisible_by=1)).model.vocab == 1000
+    assert padded_workload(workload(model, tp=2, dp=1, vocab_divisible_by=64)).model.vocab == 1024
 
 
 def test_experts_are_divided_over_ep_and_the_rest_is_not():

@@ -29,7 +29,8 @@ def _all(**keys):
         ("megatron", {"precision": "fp32"}, 4),
         ("megatron", {"precision": "bf16", "gradient_dtype": "bf16"}, 2),
         ("megatron", {"precision": "fp16", "gradient_dtype": "fp32"}, 4),
-        ("torch", {}, 2),
+        ("torch", {}, 4),  # fp32 parameters under autocast
+        ("torch", {"gradient_dtype": "bf16"}, 2),
         ("torch", {"precision": "fp32"}, 4),
         ("torch", {"precision": "bf16", "gradient_dtype": "fp32"}, 4),
         ("deepspeed", {}, 2),
@@ -161,10 +162,28 @@ def test_instances_of_the_distributed_optimizer():
 @pytest.mark.parametrize(("framework", "bucket"), [("torch", 25), ("torchtitan", 100)])
 def test_torch_ddp_reduces_by_buckets_in_the_last_microbatch(framework, bucket):
     [reduce] = _all(dp=4, framework=framework)
-    total = total_parameters(find_model("llama-3-8b")) * 2
+    total = total_parameters(find_model("llama-3-8b")) * 4  # fp32 parameters under autocast
     assert reduce.count_by_stage.tolist() == [1 + np.ceil((total / MIB - 1) / bucket)]
     [every] = _all(dp=4, framework=framework, training={"gradient_sync": "every"})
     assert every.count_by_stage[0] == 16 * reduce.count_by_stage[0]
+
+
+def test_nanotron_reduces_its_fp32_sum_and_gathers_the_weights():
+    """One all-reduce whole though the optimizer is sharded; DDP's buckets where it is not."""
+    total = total_parameters(find_model("llama-3-8b"))
+    reduce, gather = _all(dp=4, framework="nanotron", sharding="zero1")
+    assert (reduce.op, gather.op) == ("all_reduce", "all_gather")
+    assert reduce.bytes_by_stage.tolist() == [4 * total]
+    assert gather.bytes_by_stage.tolist() == [2 * total]
+    assert reduce.count_by_stage.tolist() == gather.count_by_stage.tolist() == [1]
+    [whole] = _all(dp=4, framework="nanotron")
+    buckets = 1 + np.ceil((2 * total / MIB - 1) / 25)
+    assert whole.count_by_stage.tolist() == [buckets]
+    assert whole.bytes_by_stage[0] * buckets == pytest.approx(4 * total)
+    half = {"gradient_dtype": "bf16"}
+    reduce, gather = _all(dp=4, framework="nanotron", sharding="zero1", training=half)
+    assert reduce.bytes_by_stage[0] * buckets == pytest.approx(2 * total)
+    assert gather.bytes_by_stage.tolist() == [2 * total]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +194,8 @@ def test_torch_ddp_reduces_by_buckets_in_the_last_microbatch(framework, bucket):
         ({"sharding": "zero3", "cp": 2}, ["dp-cp", "dp-cp", "dp-cp"]),
         ({"sharding": "fsdp"}, ["dp", "dp", "dp"]),
         ({"sharding": "zero1", "framework": "torch"}, ["dp", "dp"]),
-        ({"sharding": "none", "framework": "nanotron"}, ["dp"]),
-        ({"sharding": "zero1", "framework": "nanotron"}, ["dp", "dp"]),
+        ({"sharding": "zero2", "framework": "nanotron"}, ["dp", "dp"]),
+        ({"sharding": "zero1", "framework": "nanotron", "cp": 2}, ["dp-cp", "dp-cp"]),
     ],
 )
 def test_what_is_not_modelled_is_unknown_and_never_zero(keys, axes):

@@ -203,3 +203,14 @@ def test_router_counts_are_added_once_a_step():
     assert one.count_by_stage.tolist() == [32]
     assert one.is_minor
     assert router_collectives(workload(dp=8)) == []
+
+
+def test_low_latency_kernels_send_a_token_for_each_expert():
+    fused = {"ep": 8, "dispatcher": "deepep"}
+    normal = _sizes(_all(**fused))["tokens to experts"]
+    found = _all(**fused, moe={"deepep_mode": "low_latency"})
+    assert _sizes(found) == {"tokens to experts": T * K * H * 2, "results back": T * K * H * 2}
+    assert normal <= T * K * H * 2
+    assert all(one.is_direct and one.copies is None for one in found)
+    eighth = _sizes(_all(**fused, moe={"deepep_mode": "low_latency", "dispatch_dtype": "fp8"}))
+    assert eighth["tokens to experts"] == T * K * H * (1 + 4 / 128)

@@ -8,6 +8,7 @@ from meshwright.chain.jobfile import load_job
 from meshwright.chain.outline import outline_job
 from meshwright.chain.plan import plan_job
 from meshwright.errors import InputError
+from meshwright.report.map_json import map_json
 
 BATCH = "batch: {global_batch: 64, micro_batch: 1, seq_len: 4096}\n"
 
@@ -94,16 +95,44 @@ def test_unknown_traffic_says_why(plan):
 def test_sizes_without_groups_are_said(plan):
     made = plan(
         "model: llama3-8b\ncluster: dgx-h100 x 2\n"
-        "layout: {framework: torch, sharding: fsdp}\ntraining: {reshard_after_forward: 8}\n" + BATCH
+        "layout: {framework: torch, sharding: fsdp}\ntraining: {reshard_after_forward: 3}\n" + BATCH
     )
     note = _finding(made, "traffic/groups-not-listed")
-    assert note.numbers["axes"] == ["dp_shard/8"]
+    assert note.numbers["axes"] == ["dp_shard/3"]
     assert "loads no link" in note.message
-    opposed = plan(
+
+
+def test_parameters_that_stay_spread_over_a_host_are_gathered_inside_it(plan):
+    made = plan(
         "model: llama3-8b\ncluster: dgx-h100 x 2\n"
-        f"layout: {{pp: 4, framework: megatron}}\ntraining: {{schedule: dualpipe}}\n{BATCH}"
+        "layout: {framework: torch, sharding: fsdp}\ntraining: {reshard_after_forward: 8}\n" + BATCH
     )
-    assert _finding(opposed, "traffic/groups-not-listed").numbers["axes"] == ["pp_mirror"]
+    assert "traffic/groups-not-listed" not in _rules(made)
+    [inside] = [route for route in made.routes if route.axis == "dp_shard/8"]
+    assert inside.ranks.tolist() == [list(range(8)), list(range(8, 16))]
+    assert {(one.op, one.phase) for one in inside.collectives} == {("all_gather", "backward")}
+    kinds = made.fabric.links.classes
+    loaded = inside.load_bytes.nonzero()[0]
+    assert {kinds[made.fabric.links.class_of_link[link]].kind for link in loaded} == {"nvlink"}
+
+
+@pytest.mark.parametrize("schedule", ["dualpipe", "chimera"])
+def test_the_copies_of_opposed_pipelines_add_up_between_mirrored_stages(plan, schedule):
+    made = plan(
+        "model: llama3-8b\ncluster: dgx-h100 x 2\n"
+        f"layout: {{tp: 2, pp: 4, dp: 2, framework: megatron}}\n"
+        f"training: {{schedule: {schedule}}}\n{BATCH}"
+    )
+    assert "traffic/groups-not-listed" not in _rules(made)
+    [mirror] = [route for route in made.routes if route.axis == "pp_mirror"]
+    stages = made.routes[0].stage_of_group  # any array by stage: ranks 4 s … 4 s + 3 are stage s
+    assert stages.max() == 3
+    assert sorted(mirror.ranks.tolist()) == [[r, 12 + r] for r in range(4)] + [
+        [r, 4 + r] for r in range(4, 8)
+    ]
+    [copies] = mirror.collectives
+    assert mirror.load_bytes.sum() > 0
+    assert copies.bytes_by_stage[0] == copies.bytes_by_stage[3]
 
 
 def test_multi_token_prediction_left_out_is_said(plan):
@@ -164,3 +193,24 @@ def test_stages_of_ranks_follow_the_order(plan):
 def test_values_that_cannot_be_are_refused(plan, section, line):
     with pytest.raises(InputError):
         plan(f"model: llama3-8b\ncluster: dgx-h100 x 2\nlayout: {{tp: 2}}\n{section}: {line}\n")
+
+
+def test_tied_embeddings_carry_the_padded_rows(plan):
+    """151,669 rows over tp 4 are 152,064 in Megatron, 151,808 with a multiple of 64."""
+    text = (
+        "model: {name: m, num_layers: 8, hidden: 1024, ffn: 4096, heads: 16, kv_heads: 16, head_dim: 64,\n"
+        "  vocab: 151669, tied_embeddings: true}\ncluster: dgx-h100 x 1\n"
+        "layout: {framework: megatron, tp: 4, pp: 2, dp: 1%s}\n" + BATCH
+    )
+    for more, rows in (("", 152_064), (", vocab_divisible_by: 64", 151_808)):
+        made = plan(text % more)
+        [route] = [one for one in made.routes if one.axis == "embedding"]
+        assert route.collectives[0].bytes_by_stage.tolist() == [rows / 4 * 1024 * 4] * 2
+    assert 152_064 / 4 * 1024 * 4 == 155_713_536
+
+
+def test_what_is_not_known_says_what_it_hides_behind(plan):
+    made = plan("cluster: dgx-h100 x 2\nlayout: {tp: 4, dp: 4}\n")
+    rows = [row for axis in map_json(made)["axes"] for row in axis["collectives"]]
+    assert rows
+    assert all(row["bytes"] is None and row["reason"] and "hides_behind" in row for row in rows)

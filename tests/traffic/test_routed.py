@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meshwright.chain.jobfile import load_job
+from meshwright.chain.outline import outline_job
+from meshwright.chain.plan import plan_job
 from meshwright.cluster.assembly.merge import merge_cluster
 from meshwright.cluster.sections import ClusterSection, FabricSection
 from meshwright.findings import Place
@@ -118,3 +121,24 @@ def test_ranks_that_share_experts_all_get_the_token():
     send = _exchange(shared, tokens * shared.per_token)
     load = route_axis("ep", "ep", ranks, [send], _ground(fabric)).load_bytes
     np.testing.assert_allclose(load[fabric.nvlink_out], tokens * 7 * shared.hit(1))
+
+
+def test_low_latency_dispatch_goes_straight_over_the_network(tmp_path):
+    """T 2048, k 4, h 1024, bf16, ep 32 on four hosts: three quarters of S leave a rank by its NIC."""
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "model: {name: m, num_layers: 1, hidden: 1024, ffn: 1024, heads: 8, kv_heads: 8, head_dim: 128,\n"
+        "  vocab: 1024, experts: 64, top_k: 4, moe_ffn: 512}\n"
+        "cluster: dgx-h100 x 4\nlayout: {framework: megatron, ep: 32, etp: 1, dp: 32}\n"
+        "batch: {micro_batch: 1, seq_len: 2048, num_microbatches: 1}\n"
+        "moe: {dispatcher: deepep, deepep_mode: low_latency}\n"
+    )
+    plan = plan_job(outline_job(load_job(path)))
+    [route] = [one for one in plan.routes if one.axis == "ep"]
+    assert {float(one.bytes_by_stage[0]) for one in route.collectives} == {16_777_216}
+    calls = len(route.collectives)
+    fabric, load = plan.fabric, route.load_bytes
+    assert set(load[fabric.nic_out].tolist()) == {calls * 12_582_912}
+    assert set(load[fabric.nic_in].tolist()) == {calls * 12_582_912}
+    # nothing is passed on over NVLink: the seven peers of the host alone
+    assert set(load[fabric.nvlink_out].tolist()) == {calls * 16_777_216 * 7 / 32}

@@ -17,6 +17,8 @@ COMMANDS = {
     "check": "Every rule that a layout breaks, memory included, and legal layouts nearby.",
     "memory": "Memory by stage and worst rank: does it fit, and the cheapest fix.",
     "batch": "Batch figures from any that suffice, and the idle share of the pipeline.",
+    "pipeline": "A pipeline's schedule: idle shares and causes, activations, timeline.",
+    "timeline": "Where the time of every rank went, from trace files.",
     "model": "Shape, parameters and FLOPs of a model; what share of a GPU's peak a rate is.",
     "rules": "Every rule with its source and versions; what one means.",
     "topo": "Read topology files: what is there, and what is wrong with it.",
@@ -67,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.disable()
     if hasattr(signal, "SIGPIPE"):  # `meshwright … | head` ends as other programs do
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if sys.stdout is None:  # closed by the caller (>&-): a file opened now would stand in its place
+        click.echo("error: standard output is closed", err=True)
+        sys.exit(2)
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=True)
     except OSError as error:  # standard output is full or closed, as a rule

@@ -14,7 +14,7 @@ from meshwright.cli.output import finish, json_option, print_json, print_text
 Example: Llama-3-8B with TP 4 x DP 4 on two DGX H100 (examples/ of the repository):
   $ meshwright map examples/llama3-8b-16gpu.yaml
   TP 4 x 4 inside one host on NVLink, 261.7 GB a rank and step, bound 0.582 s
-  DP 4 x 4 over 2 hosts, 4.52 GB each way on all 16 NICs, bound 0.0903 s""",
+  DP 4 x 4 over 2 hosts, 4.52 GB each way on all 16 NICs, bound 0.0904 s""",
 )
 @click.argument("job", type=click.Path(path_type=str))
 @json_option

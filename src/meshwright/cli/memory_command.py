@@ -33,8 +33,8 @@ Measured sizes without a job:
 @json_option
 @click.option(
     "--like",
-    type=click.Choice(["megatron-estimator"]),
-    help="Also what Megatron-LM's own estimator prints, gaps included.",
+    type=click.Choice(["megatron-estimator", "korthikanti"]),
+    help="Also what Megatron-LM's own estimator prints, or the paper behind it, gaps included.",
 )
 @click.option("--gpu", help="The GPU it must fit, by name, instead of the cluster's.")
 @click.option("--capacity", help="Memory of the GPU, such as '79.11 GiB'.")
@@ -75,13 +75,18 @@ def command(job: str | None, *, as_json: bool, **options: Any) -> None:
 
 def _page_of_job(path: str, options: dict[str, Any]) -> MemoryPage:
     from meshwright.chain.jobfile import load_job
+    from meshwright.chain.kinds_of_job import add_training_kinds
     from meshwright.chain.outline import outline_job
     from meshwright.cli.memory_measured import pairs_of, size_of
     from meshwright.memory.constants import constants_with
     from meshwright.report.memory_report import MemoryPage
+    from meshwright.rules.told import unused_notes
 
     constants = constants_with(dict(pairs_of("--set", options["changes"])))
     outline = outline_job(load_job(path))
+    add_training_kinds(outline)
+    if outline.is_legal and outline.job.file.groups is None:
+        outline.findings += unused_notes(outline.layout, outline.num_gpus, outline.job.place)
     capacity = None if options["capacity"] is None else size_of("--capacity", options["capacity"])
     if not _is_countable(outline):
         return MemoryPage(outline.job.name, None, outline.findings, capacity_bytes=capacity)
@@ -107,16 +112,19 @@ def _is_countable(outline: Outline) -> bool:
 def _counted_page(
     outline: Outline, options: dict[str, Any], constants: Constants, capacity: float | None
 ) -> MemoryPage:
+    from meshwright.chain.context import trying
     from meshwright.chain.plan import workload_of
     from meshwright.cli.memory_measured import measured_beside
+    from meshwright.errors import UsageError
     from meshwright.memory.communicators import communicators
     from meshwright.memory.device import device_of, domain_gpus
     from meshwright.memory.fixes import fixes
     from meshwright.memory.job import job_memory
+    from meshwright.memory.korthikanti import paper_rows
     from meshwright.memory.megatron_estimator import megatron_estimate
     from meshwright.report.memory_report import MemoryPage
-    from meshwright.rules.memory import check_memory
-    from meshwright.rules.registry import RuleContext
+    from meshwright.rules.memory import check_memory, lawful_fixes
+    from meshwright.rules.told_defaults import narrow_format_notes
     from meshwright.traffic.job import modelled_collectives
 
     work = workload_of(outline)
@@ -126,11 +134,21 @@ def _counted_page(
     held = communicators(outline.kinds, said, domain_gpus(fabric), constants)
     device = device_of(fabric, options["gpu"], capacity)
     memory = job_memory(work, device, constants, held)
-    better = fixes(memory)
-    context = RuleContext(outline.layout, outline.job.place)
+    context = trying(outline)
+    better = lawful_fixes(fixes(memory), context)
     findings = [*outline.findings, *check_memory(memory, better, context)]
-    estimate = None
-    if options["like"] is not None and memory.peak is not None:
-        estimate = megatron_estimate(memory.work)
+    findings += narrow_format_notes(outline.job.file.training, outline.job.place)
+    like = options["like"]
+    if like is not None and memory.peak is None:
+        needs = ", ".join(memory.missing) or "layers of attention alone"
+        raise UsageError(f"--like {like} needs {needs} in the job")
     measured, more = measured_beside(options, held)
-    return MemoryPage(outline.job.name, memory, [*findings, *more], better, estimate, measured)
+    return MemoryPage(
+        outline.job.name,
+        memory,
+        [*findings, *more],
+        better,
+        megatron_estimate(work) if like == "megatron-estimator" else None,
+        measured,
+        paper=paper_rows(work) if like == "korthikanti" else (),
+    )

@@ -8,31 +8,41 @@ from typing import Any
 from meshwright.errors import UsageError
 from meshwright.findings import Finding, Place, Severity
 from meshwright.memory.communicators import Communicator
-from meshwright.memory.in_flight import schedule_name
 from meshwright.memory.measured import LiveMemory, halve_micro_batch, peak_trend
 from meshwright.report.memory_report import MemoryPage
+from meshwright.schedules.names import schedule_name
 from meshwright.units import format_binary_bytes, format_bytes, parse_bytes
 
 _MOST_VALUES = 1000
+_SHOWN = 60
+"""Characters of an option that are repeated in an error."""
 
 
 def pairs_of(option: str, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of ``NAME=VALUE`` texts. Raises ``UsageError``."""
+    """Yield name and value of ``NAME=VALUE`` texts, each name once. Raises ``UsageError``."""
     if len(given) > _MOST_VALUES:
         raise UsageError(f"{option}: at most {_MOST_VALUES} values")
+    seen: set[str] = set()
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"{option} {text!r}: write NAME=VALUE")
-        yield name.strip(), value.strip()
+            raise UsageError(f"{option} {text[:_SHOWN]!r}: write NAME=VALUE")
+        name = name.strip()
+        if name in seen:
+            raise UsageError(f"{option} {name[:_SHOWN]!r} is given twice")
+        seen.add(name)
+        yield name, value.strip()
 
 
 def size_of(option: str, text: str) -> float:
     """Return a size in bytes. Raises ``UsageError``."""
     try:
-        return float(parse_bytes(text))
+        size = float(parse_bytes(text))
     except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
+        raise UsageError(f"{option}: {str(error)[:300]}") from None
+    if size <= 0:
+        raise UsageError(f"{option} {text[:_SHOWN]}: a size above 0 is needed")
+    return size
 
 
 def measured_page(options: dict[str, Any]) -> MemoryPage:
@@ -60,18 +70,25 @@ def measured_beside(
 _Said = tuple[dict[str, Any], list[Finding]]
 
 
-def _live(options: dict[str, Any]) -> _Said:
-    if options["live"] is None:
-        return {}, []
+def _live_given(options: dict[str, Any]) -> LiveMemory:
+    """Return the live size with its parts. Raises ``UsageError``."""
     parts = {name: size_of("--part", text) for name, text in pairs_of("--part", options["parts"])}
     if not parts or options["capacity"] is None or options["micro_batch"] is None:
         raise UsageError("--live needs --part, --capacity and --micro-batch")
-    live = LiveMemory(
-        size_of("--live", options["live"]),
-        parts,
-        size_of("--capacity", options["capacity"]),
-        options["micro_batch"],
-    )
+    whole = size_of("--live", options["live"])
+    if sum(parts.values()) > whole:
+        raise UsageError(
+            f"--part: the parts are {format_binary_bytes(sum(parts.values()))}, more than the "
+            f"{format_binary_bytes(whole)} of --live"
+        )
+    capacity = size_of("--capacity", options["capacity"])
+    return LiveMemory(whole, parts, capacity, options["micro_batch"])
+
+
+def _live(options: dict[str, Any]) -> _Said:
+    if options["live"] is None:
+        return {}, []
+    live = _live_given(options)
     measured: dict[str, Any] = {
         "live_bytes": live.live,
         "rest_bytes": live.rest,
@@ -113,6 +130,8 @@ def _peaks(options: dict[str, Any]) -> _Said:
     for name, text in pairs_of("--peak", options["peaks"]):
         if not name.isdecimal() or not 0 < int(name) < 1 << 20:
             raise UsageError(f"--peak {name!r}: M is a number of microbatches")
+        if any(int(name) == count for count, _ in rows):
+            raise UsageError(f"--peak: {int(name)} microbatches are given twice")
         rows.append((int(name), None if text.upper() == "OOM" else size_of("--peak", text)))
     if len(rows) < 2:
         raise UsageError("--peak: give at least two, with different numbers of microbatches")
@@ -151,6 +170,11 @@ def _first_collective(options: dict[str, Any], held: Sequence[Communicator]) -> 
     if not options["first_collective"]:
         return {}, []
     before, after = (size_of("--first-collective", text) for text in options["first_collective"])
+    if after < before:
+        raise UsageError(
+            f"--first-collective: the device shows less after ({format_binary_bytes(after)}) than before "
+            f"({format_binary_bytes(before)})"
+        )
     point = [one for one in held if one.use == "point-to-point"]
     modelled = max((one.bytes for one in point), default=None)
     extra = after - before

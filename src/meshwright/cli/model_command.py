@@ -47,7 +47,8 @@ Examples:
 def command(name: str | None, *, as_json: bool, **options: Any) -> None:
     """Show shape, parameters by part and FLOPs of a token; with a rate, the share of the dense peak.
 
-    NAME is a name of the catalogue, a Hugging Face config.json or a folder with one.
+    NAME is a name of the catalogue, a Hugging Face config.json or a folder with one. A family that is not
+    known is read as a Llama-like decoder and marked so.
     """
     from meshwright.report.model_report import model_json, model_text
 
@@ -62,11 +63,13 @@ def command(name: str | None, *, as_json: bool, **options: Any) -> None:
 def _page(name: str | None, options: dict[str, Any]) -> ModelPage:
     from meshwright.errors import UsageError
     from meshwright.job.flops import flops_per_token, utilisation
+    from meshwright.job.model_findings import model_findings
     from meshwright.report.model_report import ModelPage, Utilisation
     from meshwright.units import tera
 
     model = _model(name) if name is not None else None
     flops = None
+    known = () if model is None else model_findings(model)
     if model is not None:
         length = options["seq_len"] or min(4096, model.max_positions or 4096)
         flops = flops_per_token(model, length, mtp_layers=options["mtp_layers"])
@@ -76,9 +79,9 @@ def _page(name: str | None, options: dict[str, Any]) -> ModelPage:
     if gpu is None:
         if rate is not None or options["peak"] is not None:
             raise UsageError("whose peak? --gpu 'H100 SXM'")
-        return ModelPage(model, flops)
+        return ModelPage(model, flops, None, known)
     found, peak = _peak(gpu, options["precision"])
-    findings = _peak_findings(options["peak"], found, peak, options["precision"])
+    findings = known + _peak_findings(options["peak"], found, peak, options["precision"])
     if rate is None:
         return ModelPage(model, flops, None, findings)
     if given is None and flops is None:

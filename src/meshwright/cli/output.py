@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -11,6 +11,8 @@ import msgspec
 
 from meshwright.findings import Finding, has_errors
 
+_FLOAT_BITS = 1023
+"""Of the largest integer that a float surely holds."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -21,18 +23,66 @@ def json_option(function: F) -> F:
     )(function)
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """Print one JSON document (NaN and infinity become null)."""
+def print_json(
+    document: dict[str, Any], streamed: tuple[str, Iterable[Sequence[Any]]] | None = None
+) -> None:
+    """Print one JSON document (NaN and infinity become null).
+
+    ``streamed``: the name of a key of the document, and its list in parts that are encoded and
+    written one after the other, so that it never stands whole in memory.
+    """
+    if "findings" in document:
+        document = document | {"findings": _within_64_bits(document["findings"])}
+    sys.stdout.flush()
+    for piece in _pieces(document, streamed):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _pieces(
+    document: dict[str, Any], streamed: tuple[str, Iterable[Sequence[Any]]] | None
+) -> Iterator[bytes]:
+    """Yield the text of a document."""
+    if streamed is None:
+        yield _encoded(document)
+        return
+    name, parts = streamed
+    opening = b"{"
+    for key, value in document.items():
+        yield opening + _encoded(key) + b":"
+        opening = b","
+        if key != name:
+            yield _encoded(value)
+            continue
+        yield b"["
+        separator = b""
+        for part in parts:
+            if part:
+                yield separator + _encoded(part)[1:-1]
+                separator = b","
+        yield b"]"
+    yield b"}"
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        encoded = msgspec.json.encode(document)
+        return msgspec.json.encode(value)
     except (
         UnicodeEncodeError
     ):  # a file's name that is no UTF-8: shown with escapes, as on a terminal
-        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(document)))
-    sys.stdout.flush()
-    sys.stdout.buffer.write(encoded)
-    sys.stdout.buffer.write(b"\n")
-    sys.stdout.buffer.flush()
+        return msgspec.json.encode(_printable(msgspec.to_builtins(value)))
+
+
+def _within_64_bits(value: Any) -> Any:
+    """Return a finding's value; integers that few readers of JSON hold exactly become floats."""
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return float(value) if value.bit_length() <= _FLOAT_BITS else None
+    if isinstance(value, dict):
+        return {key: _within_64_bits(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_within_64_bits(one) for one in value]
+    return value
 
 
 def _printable(value: Any) -> Any:
@@ -47,8 +97,10 @@ def _printable(value: Any) -> Any:
 
 
 def print_text(text: str) -> None:
-    """Print a page."""
-    click.echo(text)
+    """Print a page; a blank stands for what a terminal would obey (names come from files)."""
+    from meshwright.errors import without_controls
+
+    click.echo("\n".join(map(without_controls, text.split("\n"))))
 
 
 def finish(findings: Sequence[Finding]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.job.flops import PASSES, flops_per_token
-from meshwright.job.model import moe_layers
+from meshwright.job.layer_flops import layer_work
 from meshwright.job.stages import layers_held
 from meshwright.traffic.workload import Workload
 
@@ -81,16 +81,16 @@ def layer_flops(work: Workload) -> LayerFlops:
     if seq_len is None:
         raise ValueError("seq_len is not given")
     flops = flops_per_token(model, seq_len)
-    experts = np.array(moe_layers(model), dtype=bool)
-    count, of_experts = len(experts), max(int(experts.sum()), 1)
     imbalance = work.moe.imbalance or 1.0
-    dense = flops.mlp / max(count - int(experts.sum()), 1)
-    routed = (flops.experts * imbalance + flops.shared_experts) / of_experts
-    matmul = (flops.projections / count + np.where(experts, routed, dense)) / PASSES
-    core = np.full(count, flops.core_causal / count / PASSES)
+    work_of = [layer_work(model, layer, seq_len) for layer in range(model.num_layers)]
+    # a multiply-add is two FLOPs
+    matmul = np.array(
+        [2 * (one.total - one.core + (imbalance - 1) * one.experts) for one in work_of]
+    )
+    core = np.array([2 * one.core for one in work_of])
     mtp = 0.0
-    if layers := work.training.mtp_layers:
-        more = flops_per_token(model, seq_len, mtp_layers=layers)
+    if work.training.mtp_layers:
+        more = flops_per_token(model, seq_len, mtp_layers=work.training.mtp_layers)
         mtp = (more.causal - flops.causal) / PASSES
     return LayerFlops(matmul, core, flops.logits / PASSES, mtp)
 

@@ -118,3 +118,8 @@ class Document(msgspec.Struct, frozen=True, eq=False, gc=False):
 def is_oversized(value: object) -> bool:
     """Tell whether a value is an integer outside signed 64 bits."""
     return isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX
+
+
+def has_nul(value: object) -> bool:
+    """Tell whether a value is text with a NUL character: the system refuses such a path."""
+    return isinstance(value, str) and "\0" in value

@@ -46,6 +46,8 @@ def read_document(
         The file cannot be read, or is no document; all problems found are in it.
     """
     file = os.fspath(path)
+    if not file:
+        raise InputError(Problem(Place(subject="file"), "the name of the file is empty"))
     text = _decoded(file, _content(file))
     suffix = Path(file).suffix.lower()
     by_content = "json" if text.lstrip(_BOM + " \t\r\n").startswith("{") else "yaml"

@@ -21,6 +21,7 @@ from meshwright.documents.nodes import (
     ScalarNode,
     ScalarValue,
     SequenceNode,
+    has_nul,
     is_oversized,
 )
 from meshwright.documents.source import shown
@@ -90,7 +91,7 @@ def choices_of(hint: Any) -> tuple[Any, ...] | None:
 
 def is_plain(value: ScalarValue, hint: Any) -> bool:
     """Tell at once that ``scalar`` would return a value as it is; False is no answer."""
-    return type(value) in _plain_types(hint) and not is_oversized(value)
+    return type(value) in _plain_types(hint) and not is_oversized(value) and not has_nul(value)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -112,6 +113,8 @@ def scalar(node: ScalarNode, hint: Any) -> Any:
     ``hint`` is ``int``, ``float``, ``str``, ``bool``, ``None``, a ``Literal``, an ``Enum``, any of
     them ``Annotated``, or a union; containers are refused.
     """
+    if has_nul(node.value):
+        raise Refused("text holds a NUL character, which no name or path has", "leave out \\0")
     origin = get_origin(hint)
     if origin is Annotated:
         return _annotated(node, hint.__origin__, hint.__metadata__)

@@ -8,11 +8,14 @@ from typing import Any
 
 from meshwright.documents.limits import MAX_DEPTH
 from meshwright.documents.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode
-from meshwright.documents.source import At, ProblemList, Source
+from meshwright.documents.source import At, Locator, ProblemList, Source
 from meshwright.documents.toml_places import Spot, TomlPlaces
 from meshwright.errors import InputError, Problem
 
 _ERROR_PLACE = re.compile(r"\s*\(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)")
+
+_LONG_INTEGER = re.compile(r"[0-9][0-9_]{999,}")
+"""Of so many digits that Python refuses to read it."""
 
 _TWICE = re.compile(r"overwrite|declare|[Dd]uplicate|mutate|redefine")
 
@@ -39,6 +42,10 @@ def toml_root(source: Source, problems: ProblemList) -> Node:
 
 def _syntax_problem(source: Source, error: ValueError) -> Problem:
     text = str(error)
+    if "int_max_str_digits" in text:
+        found = _LONG_INTEGER.search(source.text)
+        at = Locator(source.text)(found.start()) if found else (1, 1)
+        return source.problem(at, "this integer does not fit 64 bits")
     match = _ERROR_PLACE.search(text)
     if match is not None and match[1]:
         at = int(match[1]), int(match[2])

@@ -106,11 +106,13 @@ def _experts(layout: Layout) -> list[GroupKind]:
     grid = expert_grid(layout)
     if grid is None:
         return _reordered_experts(layout)
-    edp = ("edp", "etp", "pp")
-    return [
-        arranged_kind("expert_parallel", "ep", grid, ("ep",), edp),
-        arranged_kind("expert_data_parallel", "edp", grid, ("edp",), ("ep", "etp", "pp")),
+    outside_ep, outside_edp = ("edp", "etp", "pp"), ("ep", "etp", "pp")
+    kinds = [
+        arranged_kind("expert_parallel", "ep", grid, ("ep",), outside_ep),
+        arranged_kind("expert_data_parallel", "edp", grid, ("edp",), outside_edp),
     ]
+    # _create_expert_and_data_parallel makes those of data first
+    return kinds[::-1] if expert_convention(layout) == "consecutive" else kinds
 
 
 def _reordered_experts(layout: Layout) -> list[GroupKind]:

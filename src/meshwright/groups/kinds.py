@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from meshwright.groups.grid import Grid, Ranks
 
 AXIS_ORDER = ("dp", "cp", "tp", "pp", "ep", "etp", "egtp", "edp")
@@ -37,6 +39,20 @@ class GroupKind:
     """Other names of the same groups: what logs print, names in the code."""
     twins: tuple[str, ...] = ()
     """Other communicators with the same ranks, made beside these groups."""
+    is_sorted_by_torch: bool = False
+    """Whether ``new_group`` puts the ranks in order, whatever order the framework passes."""
+
+    def by_group_rank(self, index: int) -> list[int]:
+        """Return the global rank of every group rank of one group.
+
+        Lists keep the order in which a framework passes them (position decides who sends to whom
+        in its own arithmetic); torch's ``new_group`` sorts them first (``sort_ranks``, true by
+        default; torch 2.13 ``distributed_c10d.py _new_group_with_tag``), so ranks inside the group,
+        those of logs and of NCCL, follow the sorted order.
+        """
+        ranks = self.members()[index]
+        ordered: list[int] = (np.sort(ranks) if self.is_sorted_by_torch else ranks).tolist()
+        return ordered
 
 
 def joined_axis(axes: Iterable[str]) -> str:

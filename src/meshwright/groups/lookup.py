@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from meshwright.groups.creation import Numbered, groups_numbered, has_numbers
 from meshwright.groups.kinds import WORLD_GROUP, GroupKind, listed_kind
 from meshwright.job.layout import Layout
 
+MOST_SUGGESTED = 4
+_MOST_COMPARED = 64
 MOST_CHARACTERS = 4096
 """A longer text is no name and no line of a log."""
 _WATCHDOG = re.compile(r"PG GUID ([^\s(]{1,128})\(([^()]{0,256})\)(?: Rank (\d{1,9}))?")
@@ -96,8 +99,10 @@ def _match(one: Numbered) -> Match:
 def why_nothing(layout: Layout, kinds: Sequence[GroupKind], asked: Asked) -> str:
     """Return why nothing was found, for people."""
     if asked.name is not None and asked.name.lower() != UNDEFINED:
-        known = ", ".join(dict.fromkeys(name for kind in kinds for name in (kind.name, kind.axis)))
-        return f"no group is called {asked.name!r} in this layout; it has: {known}"
+        return (
+            f"no group is called {asked.name!r} in this layout; nearest: {nearest_names(kinds, asked.name)}; "
+            "groups without --name lists all"
+        )
     if asked.number is not None and not has_numbers(layout):
         return (
             f"group {asked.number}: in {layout.framework} the order in which groups are made is not known "
@@ -106,6 +111,22 @@ def why_nothing(layout: Layout, kinds: Sequence[GroupKind], asked: Asked) -> str
     if asked.number is not None:
         return f"no group has the number {asked.number} in this layout"
     return f"{layout.framework} gives every group a description; {UNDEFINED!r} is a group that something else made"
+
+
+def nearest_names(kinds: Sequence[GroupKind], wanted: str) -> str:
+    """Return the few kinds whose name, axis or initials are most like a word, for people."""
+    word = wanted[:_MOST_COMPARED].lower()
+
+    def likeness(kind: GroupKind) -> float:
+        words = kind.name.lower().removesuffix("_group").split("_")
+        initials = "".join(one[0] for one in words if one)
+        names = (kind.name.lower(), kind.axis.lower(), *words, initials, *map(str.lower, kind.also))
+        # the whole name breaks ties between kinds that share a word
+        whole = SequenceMatcher(None, word, kind.name.lower()).ratio()
+        return max(SequenceMatcher(None, word, name).ratio() for name in names) + whole / 100
+
+    best = sorted(kinds, key=likeness, reverse=True)[:MOST_SUGGESTED]
+    return ", ".join(f"{kind.name} ({kind.axis})" for kind in best)
 
 
 def _is_described(layout: Layout) -> bool:

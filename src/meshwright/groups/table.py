@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +37,10 @@ MODELLED = tuple(_KINDS)
 
 def group_kinds(layout: Layout) -> list[GroupKind]:
     """Return the group kinds of a layout that passed the grid rules."""
-    return with_oracles(layout, _KINDS[layout.framework](layout))
+    kinds = with_oracles(layout, _KINDS[layout.framework](layout))
+    # JAX makes no groups of torch: its order is the mesh's.
+    by_torch = layout.framework != "maxtext"
+    return [replace(kind, is_sorted_by_torch=by_torch) for kind in kinds]
 
 
 def grids(layout: Layout) -> list[Grid]:

@@ -83,8 +83,13 @@ def mlp_bytes(model: Model, cut: Cut, *, experts: bool) -> Count:
 
 
 def routed_tokens(model: Model, cut: Cut) -> Count:
-    """Return the token copies a rank's experts take (those of its etp peers with them)."""
-    return cut.tokens / cut.sequence * cut.etp * model.top_k * cut.imbalance
+    """Return the token copies a rank's experts take.
+
+    tp ranks dispatch different tokens (under sequence parallelism they hold only those; else copies are
+    left out first), and the etp ranks that share an expert all take the tokens of each other: with etp
+    = tp, as experts sharded like an MLP, all tokens of the context-parallel rank, whatever tp is.
+    """
+    return cut.tokens / cut.tp * cut.etp * model.top_k * cut.imbalance
 
 
 def whole_layer_bytes(model: Model, cut: Cut, *, experts: bool) -> Count:

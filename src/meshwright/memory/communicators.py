@@ -61,12 +61,15 @@ def communicators(
     domain_gpus: int,
     constants: Constants,
 ) -> list[Communicator]:
-    """Return the communicators a rank holds: every group that a collective of the job runs on.
+    """Return the communicators a rank holds: every group that NCCL runs a collective of the job on.
+
+    A fused dispatcher (DeepEP) has buffers of its own (``memory/dispatcher.py``).
 
     ``domain_gpus``: GPUs of one NVLink domain, ranks in order. torch makes a communicator when it
     is first used, so late ones fail late.
     """
     found = []
+    collectives = [one for one in collectives if one.copies is None and not one.is_direct]
     by_axis = {kind.axis: kind for kind in reversed(kinds)}
     for axis in dict.fromkeys(one.axis for one in collectives):
         kind = by_axis.get(axis)

@@ -16,7 +16,8 @@ def device_of(
 ) -> Device:
     """Return the GPU a job must fit: ``gpu`` by name, else the smallest of the fabric's.
 
-    ``capacity`` (bytes) overrides what is known of it. Raises ``UsageError`` for an unknown name.
+    With ``capacity`` (bytes) the fabric's GPU is not named: its memory is not what counts. Raises
+    ``UsageError`` for an unknown name.
     """
     if gpu is not None:
         try:
@@ -32,9 +33,11 @@ def device_of(
         except UnknownGpuError:
             continue
     if not models:
-        return Device(known[0] if known else None, capacity)
+        return Device(known[0] if known and capacity is None else None, capacity)
     smallest = min(models, key=lambda model: model.capacity_bytes)
-    return Device(smallest.name, capacity or float(smallest.capacity_bytes))
+    if capacity is not None:
+        return Device(None, capacity, board=smallest.name)
+    return Device(smallest.name, float(smallest.capacity_bytes))
 
 
 def domain_gpus(fabric: Fabric | None) -> int:

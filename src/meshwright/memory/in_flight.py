@@ -1,47 +1,28 @@
 """How many microbatch-chunks each pipeline rank keeps activations of at most.
 
-Closed forms, equal to the orders of the original code (Megatron-Core, torch, zero-bubble, DualPipe)
-where ``exact``; the others bound them from above. A chunk is a v-th of a rank's layers. Counted
-until the weight gradient where a schedule splits the backward: it needs the inputs until then.
+By the schedule's closed form where it has one (``schedules/closed_forms.py``), else by its order. A
+chunk is a v-th of a rank's layers. Counted until the weight gradient where a schedule splits the
+backward: it needs the inputs until then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.errors import UsageError
+from meshwright.schedules.closed_forms import Sizes, peak_until_weight
+from meshwright.schedules.make import make_orders
+from meshwright.schedules.names import TWO_CHUNKS
+from meshwright.schedules.peaks import peaks
+
 Floats = NDArray[np.float64]
-NAMES = {
-    "": "1f1b",
-    "1f1b": "1f1b",
-    "pipedream-flush": "1f1b",
-    "gpipe": "gpipe",
-    "interleaved": "interleaved",
-    "interleaved1f1b": "interleaved",
-    "interleaved 1f1b": "interleaved",
-    "interleaved-1f1b": "interleaved",
-    "looped-bfs": "looped-bfs",
-    "loopedbfs": "looped-bfs",
-    "zb-h1": "zb-h1",
-    "zb1p": "zb-h1",
-    "zb-h2": "zb-h2",
-    "zb2p": "zb-h2",
-    "zb-v": "zb-v",
-    "zbv": "zb-v",
-    "zbvzerobubble": "zb-v",
-    "v-half": "v-half",
-    "v-min": "v-min",
-    "interleaved-zb": "interleaved-zb",
-    "interleavedzerobubble": "interleaved-zb",
-    "dualpipe": "dualpipe",
-    "dualpipev": "dualpipev",
-    "chimera": "chimera",
-}
-"""Names of schedules as people write them, and ours."""
-TWO_CHUNKS = ("zb-v", "v-half", "v-min", "dualpipev")
-"""Schedules of two chunks a rank whatever ``vp`` says."""
+MOST_OPERATIONS = 200_000
+"""An order of more operations is not made for its peaks: the schedule's cap stands for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +40,62 @@ class InFlight:
         return self.peak / self.chunks
 
 
-def schedule_name(given: str | None, vp: int) -> str | None:
-    """Return our name of a schedule; ``None`` when it is unknown. 1F1B of chunks is interleaved."""
-    name = NAMES.get((given or "").strip().lower())
-    return "interleaved" if name == "1f1b" and vp > 1 else name
-
-
-def in_flight(schedule: str, pp: int, microbatches: int, vp: int = 1, group: int = 0) -> InFlight:
-    """Return the peak by rank.
+def in_flight(
+    schedule: str,
+    pp: int,
+    microbatches: int,
+    vp: int = 1,
+    group: int = 0,
+    convention: str = "megatron",
+) -> InFlight:
+    """Return the peak by rank; not ``exact`` where it is the most that the schedule may keep.
 
     Parameters
     ----------
     schedule
-        One of ours (values of ``NAMES``); ``dualpipe`` and ``chimera`` count both directions.
+        One of ours (``schedules/names.py``); ``dualpipe`` and ``chimera`` count both directions.
     group
         Microbatches of a group of the interleaved schedule (0: pp, Megatron's default).
+    convention
+        ``megatron`` or ``torch``, which has a zb-v of its own.
     """
-    rank = np.arange(pp, dtype=np.float64)
     chunks = 2 if schedule in TWO_CHUNKS else vp
-    most = np.full(pp, float(microbatches * chunks))
-    forms = {
-        "gpipe": most,
-        "looped-bfs": most,
-        "1f1b": pp - rank,
-        "interleaved": (vp - 1) * (group or pp) + 2 * (pp - 1 - rank) + 1,
-        "zb-h1": np.full(pp, float(pp)),
-        "zb-h2": np.full(pp, 3.0 * pp),  # capped at 2p until I, W comes later still
-        "zb-v": np.full(pp, 2.0 * pp),
-        "v-half": np.full(pp, pp + 2.0),
-        "v-min": np.full(pp, max(pp, 4.0)),
-        "interleaved-zb": np.full(pp, float((vp - 1) * (group or pp) + pp)),
-        "dualpipe": np.full(pp, pp + 1.0),
-        "dualpipev": np.full(pp, 2.0 * pp + 1),
-        "chimera": np.full(pp, float(pp)),
-    }
-    bounds = ("zb-h2", "zb-v", "v-half", "v-min", "chimera")
-    return InFlight(
-        schedule, np.minimum(most, forms[schedule]), chunks, exact=schedule not in bounds
-    )
+    sizes = Sizes(pp, microbatches, chunks, group or pp)
+    closed = peak_until_weight(schedule, sizes, np.arange(pp))
+    if closed is not None and np.isfinite(closed).all():
+        whole: Floats = np.broadcast_to(closed, pp).copy()
+        return InFlight(schedule, whole, chunks, exact=True)
+    made = None
+    if 3 * pp * microbatches * chunks <= MOST_OPERATIONS:
+        made = _of_order(schedule, pp, microbatches, chunks, convention)
+    if made is not None:
+        return InFlight(schedule, made, chunks, exact=True)
+    most = float(microbatches * chunks)
+    cap = float(_CAPS[schedule](pp)) if schedule in _CAPS else most
+    return InFlight(schedule, np.full(pp, min(most, cap)), chunks, exact=False)
+
+
+_CAPS: dict[str, Callable[[int], int]] = {
+    "zb-h1": lambda pp: pp,
+    "zb-h2": lambda pp: 4 * pp - 1,  # the cap of 2p counts half of a microbatch from I to W
+    "zb-v": lambda pp: 2 * pp,
+    "v-half": lambda pp: 2 * (pp // 2 + 1),
+    "v-min": lambda pp: 2 * (-(-(pp - 1) // 3) + 1),
+    "chimera": lambda pp: pp,
+}
+"""The most that any number of microbatches makes a rank keep (tests hold the orders to it)."""
+
+
+@lru_cache(maxsize=256)
+def _of_order(
+    schedule: str, pp: int, microbatches: int, chunks: int, convention: str
+) -> Floats | None:
+    """Return the peaks of the order; ``None`` where a rule forbids it (it says so itself)."""
+    try:
+        orders = make_orders(schedule, pp, microbatches, chunks=chunks, convention=convention)
+    except UsageError:
+        return None
+    return peaks(orders)[1].astype(np.float64)
 
 
 def interleaved_group(framework: str, pp: int, microbatches: int) -> int:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from meshwright.memory.communicators import Communicator
 from meshwright.memory.constants import Constants
+from meshwright.memory.dispatcher import DispatcherBuffers, dispatcher_buffers
 from meshwright.memory.overhead import overhead_of
-from meshwright.memory.parameters import StageParameters, padded_workload, stage_parameters
+from meshwright.memory.parameters import StageParameters, stage_parameters
 from meshwright.memory.peak import Peak, peak_of
-from meshwright.memory.states import fp8_weight_bytes, shard_degrees, state_form
-from meshwright.traffic.workload import Workload
+from meshwright.memory.states import StateForm, fp8_weight_bytes, shard_degrees, state_form
+from meshwright.traffic.workload import Workload, padded_workload
 
 Floats = NDArray[np.float64]
 
@@ -26,13 +27,16 @@ class Device:
 
     gpu: str | None = None
     capacity_bytes: float | None = None
+    board: str | None = None
+    """The cluster's GPU where another capacity is given: its kernels count, its memory does not."""
 
 
 @dataclass(frozen=True)
 class JobMemory:
     """Bytes on the most loaded rank of every pipeline stage, arrays ``[pp]``.
 
-    All is what one rank holds at its peak; ``peak`` is ``None`` where the job gives no batch.
+    All is what one rank holds at its peak; ``peak`` is ``None`` where the job gives no batch, or the
+    model has layers whose activations are not modelled (``Model.unmodelled_layers``).
     Gradients count whole beside activations: they exist while those of the last microbatch do.
     """
 
@@ -43,8 +47,14 @@ class JobMemory:
     weights: Floats
     gradients: Floats
     optimizer: Floats
+    form: StateForm
     peak: Peak | None
     communicators: tuple[Communicator, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The batch figures without which activations are not known, in the job's words."""
+        return missing_figures(self.work)
 
     @property
     def states(self) -> Floats:
@@ -76,9 +86,16 @@ class JobMemory:
         return float(sum(one.bytes for one in self.communicators))
 
     @cached_property
+    def dispatcher(self) -> DispatcherBuffers:
+        """Buffers of the experts' dispatcher, outside the framework's allocator."""
+        return dispatcher_buffers(self.work, self.constants)
+
+    @cached_property
     def total(self) -> Floats:
         """All a rank takes from its device."""
-        return self.reserved + self.communicator_bytes + self.constants["context_bytes"]
+        outside = self.communicator_bytes + self.constants["context_bytes"]
+        dispatcher = 0.0 if self.dispatcher.bytes is None else self.dispatcher.bytes
+        return self.reserved + outside + dispatcher
 
     @property
     def worst_stage(self) -> int:
@@ -102,6 +119,8 @@ class JobMemory:
         if self.peak is not None:
             terms["activations"] = float(self.peak.activations[stage])
             terms["transient"] = float(self.peak.transient[stage])
+        if self.work.model.is_moe and self.dispatcher.bytes is not None:
+            terms["dispatcher"] = float(self.dispatcher.bytes[stage])
         return terms | {
             "communicators": self.communicator_bytes,
             "context": self.constants["context_bytes"],
@@ -125,8 +144,7 @@ def job_memory(
     """Return the memory of a job whose layout passed the grid's rules."""
     padded = padded_workload(work)
     parameters = stage_parameters(padded)
-    fp8 = fp8_weight_bytes(device.gpu) if constants["fp8_primary"] else None
-    form = state_form(padded, fp8)
+    form = state_form(padded, primary_fp8_bytes(padded, device, constants))
     dense, expert = shard_degrees(padded)
 
     def both(kind: str) -> Floats:
@@ -135,7 +153,6 @@ def job_memory(
             one.bytes_of(parameters.dense, dense) + one.bytes_of(parameters.expert, expert)
         )
 
-    has_batch = padded.tokens is not None
     return JobMemory(
         work=padded,
         device=device,
@@ -144,6 +161,34 @@ def job_memory(
         weights=both("weights"),
         gradients=both("gradients"),
         optimizer=both("optimizer"),
-        peak=peak_of(padded, parameters, constants) if has_batch else None,
+        form=form,
+        peak=_peak(padded, parameters, constants),
         communicators=tuple(communicators),
     )
+
+
+def missing_figures(work: Workload) -> tuple[str, ...]:
+    """Return the batch figures that are neither given nor follow, of those activations need.
+
+    A pipeline needs the number of microbatches too: so many are in flight at most.
+    """
+    batch = work.batch
+    needed = {"micro_batch": batch.micro_batch, "seq_len": batch.seq_len}
+    if work.layout.pp > 1:
+        needed["num_microbatches"] = batch.num_microbatches
+    return tuple(name for name, value in needed.items() if value is None)
+
+
+def primary_fp8_bytes(work: Workload, device: Device, constants: Constants) -> float | None:
+    """Return bytes a weight kept in fp8 only (``fp8_param_gather``, or the constant); else ``None``."""
+    precision = work.training.precision or "bf16"
+    if not (work.training.fp8_param_gather or constants["fp8_primary"]):
+        return None
+    return fp8_weight_bytes(device.gpu or device.board, precision)
+
+
+def _peak(work: Workload, parameters: StageParameters, constants: Constants) -> Peak | None:
+    """Return the activations; ``None`` without a batch, or with layers that are not modelled."""
+    if missing_figures(work) or work.model.unmodelled_layers:
+        return None
+    return peak_of(work, parameters, constants)

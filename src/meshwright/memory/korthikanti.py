@@ -6,7 +6,10 @@ two LayerNorms 4 sbh. The forms on which Megatron-Core's own estimator stands.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+from meshwright.traffic.workload import Workload
 
 Count = Any
 STRATEGIES = (
@@ -18,6 +21,42 @@ STRATEGIES = (
     "full_recompute",
     "full_recompute_sp",
 )
+
+
+BASELINE = "tp"
+"""The strategy that the paper's shares are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRow:
+    """One strategy: bytes of a layer and of the first stage, and their share of ``BASELINE``."""
+
+    strategy: str
+    bytes_per_layer: float
+    first_stage_bytes: float
+    share_of_baseline: float
+
+
+def paper_rows(work: Workload) -> list[PaperRow]:
+    """Return every strategy for a job's sizes, whatever the job itself says.
+
+    Raises ``ValueError`` without micro_batch and seq_len.
+    """
+    micro, seq = work.batch.micro_batch, work.batch.seq_len
+    if micro is None or seq is None:
+        raise ValueError("micro_batch or seq_len is not given")
+    model, layout = work.model, work.layout
+    elements, scores = seq * micro * model.hidden / layout.cp, 5 * model.heads * seq / model.hidden
+    each = {name: bytes_per_layer(name, elements, layout.tp, scores) for name in STRATEGIES}
+    return [
+        PaperRow(
+            name,
+            float(size),
+            float(first_stage_bytes(size, model.num_layers, layout.pp, layout.vp)),
+            float(size / each[BASELINE]),
+        )
+        for name, size in each.items()
+    ]
 
 
 def bytes_per_layer(strategy: str, hidden_elements: Count, tp: Count, scores: Count) -> Count:

@@ -87,7 +87,7 @@ def peak_trend(peaks: Sequence[tuple[int, float | None]], schedule: str, vp: int
     expected = _direction([_kept_share(schedule, vp, count) for count, _ in rows])
     observed = _direction([size if size is not None else float("inf") for _, size in rows])
     slope = None
-    if len(known) > 1:
+    if len(known) > 1 and known[-1][0] != known[0][0]:
         slope = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
     causes = _causes() if observed == "increasing" and expected == "non_increasing" else ()
     return Trend(expected, observed, slope, causes)

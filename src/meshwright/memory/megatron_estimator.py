@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.job.model import Model, moe_layers
-from meshwright.traffic.workload import Workload
+from meshwright.traffic.workload import Workload, padded_workload
 
 GAPS = (
     "the optimizer is sharded over dp without cp",
     "activations ignore cp, gating, experts and grouped heads",
     "stages hold L/p layers each, the most loaded one an embedding besides",
+    "the vocabulary counts as padded already where tp divides it",
     "recomputation is selective and sequence parallelism on, whatever the job says",
 )
 
@@ -36,11 +37,16 @@ class Estimate:
 
 
 def megatron_estimate(work: Workload) -> Estimate:
-    """Return Megatron's estimate of a padded job (``padded_workload``).
+    """Return Megatron's estimate of a job.
+
+    Its vocabulary is the estimator's ``padded_vocab_size``: padded where tp does not divide it or
+    ``vocab_divisible_by`` is given, else as it is.
 
     Raises ``ValueError`` without micro_batch and seq_len.
     """
     layout = work.layout
+    if work.section.vocab_divisible_by is not None or work.model.vocab % max(layout.tp, 1):
+        work = padded_workload(work)
     dense, expert = _most_loaded(work)
     sharded = layout.sharding != "none"
     each = 6 + 12 / max(layout.dp, 1) if sharded else 18.0

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.job.parameters import LayerParts, parameter_parts
+from meshwright.job.layer_parts import LayerParts
+from meshwright.job.parameters import parameter_parts
 from meshwright.traffic.workload import Workload
 
 Floats = NDArray[np.float64]
-VOCABULARY_MULTIPLE = 128
-"""``--make-vocab-size-divisible-by``: rows are padded to this times tp (Megatron ``tokenizer.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +34,6 @@ class StageParameters:
     def total(self) -> Floats:
         """All parameters a rank holds."""
         return self.dense + self.expert
-
-
-def padded_workload(work: Workload) -> Workload:
-    """Return the job with Megatron's padded vocabulary; other frameworks keep the model's rows."""
-    if work.layout.framework != "megatron":
-        return work
-    multiple = VOCABULARY_MULTIPLE * work.layout.tp
-    rows = -(-work.model.vocab // multiple) * multiple
-    return replace(work, model=msgspec.structs.replace(work.model, vocab=rows))
 
 
 def stage_parameters(work: Workload) -> StageParameters:

@@ -21,9 +21,10 @@ from meshwright.memory.activations import (
     torch_layer,
 )
 from meshwright.memory.constants import Constants
-from meshwright.memory.in_flight import InFlight, in_flight, interleaved_group, schedule_name
+from meshwright.memory.in_flight import InFlight, in_flight, interleaved_group
 from meshwright.memory.parameters import StageParameters
 from meshwright.memory.states import gathers_units, keeps_gathered
+from meshwright.schedules.names import schedule_name
 from meshwright.traffic.workload import MESH, Workload
 
 Floats = NDArray[np.float64]
@@ -94,16 +95,22 @@ def layers_of(work: Workload) -> tuple[LayerBytes, LayerBytes | None]:
 
 def in_flight_of(work: Workload) -> InFlight:
     """Return the chunks in flight by rank; an unknown schedule counts as 1F1B."""
-    layout, count = work.layout, work.batch.num_microbatches or 1
+    layout, count = work.layout, _of_a_pass(work)
     if layout.pp == 1:  # no pipeline: one microbatch after the other
         return in_flight("1f1b", 1, count)
     name = schedule_name(work.training.schedule, layout.vp) or "1f1b"
     group = interleaved_group(layout.framework, layout.pp, count)
-    found = in_flight(name, layout.pp, count, layout.vp, group)
+    convention = "torch" if layout.framework in MESH else "megatron"
+    found = in_flight(name, layout.pp, count, layout.vp, group, convention)
     if work.is_opposed:
         # Both of a rank's stages count here; its layers are those of both.
         return InFlight(name, found.peak / 2, found.chunks, found.exact)
     return found
+
+
+def _of_a_pass(work: Workload) -> int:
+    """Return the microbatches that a schedule runs in one pass; a step may have several passes."""
+    return work.batch.microbatches_per_pass or work.batch.num_microbatches or 1
 
 
 def peak_of(work: Workload, parameters: StageParameters, constants: Constants) -> Peak:
@@ -130,6 +137,8 @@ def logit_bytes(work: Workload, constants: Constants) -> float:
     """Return bytes an element of the logits at the peak of the loss."""
     if work.layout.framework not in MESH:
         return constants["logit_bytes_megatron"]
+    if work.training.compile:
+        return constants["logit_bytes_compiled"]
     return constants["logit_bytes_torch_tp" if work.layout.tp > 1 else "logit_bytes_torch"]
 
 
@@ -148,8 +157,8 @@ def _loss_bytes(
         # The weight gradient goes to its fp32 sum through a tensor of the weights' type.
         loss = loss + cut.element_bytes * parameters.output
     elif work.layout.pp > 1:
-        # torch's last stage keeps every microbatch's output until the step ends.
-        others = (work.batch.num_microbatches or 1) - 1
+        # torch's last stage keeps every microbatch's output until the schedule's step ends.
+        others = _of_a_pass(work) - 1
         loss = loss + last * elements * cut.element_bytes * others
     return loss
 
@@ -162,7 +171,7 @@ def _pipeline_buffers(work: Workload, cut: Cut, flight: InFlight) -> Floats:
     if work.layout.framework not in MESH or work.layout.pp == 1:
         return np.zeros(work.layout.pp)
     message = hidden_bytes(work.model, cut)
-    received = 2.0 * (work.batch.num_microbatches or 1) * flight.chunks
+    received = 2.0 * _of_a_pass(work) * flight.chunks
     return np.asarray(message * (received + flight.peak), dtype=np.float64)
 
 

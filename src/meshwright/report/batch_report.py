@@ -6,12 +6,12 @@ from typing import Any
 
 from meshwright.chain.batch_of_job import BatchPage
 from meshwright.findings import Severity, by_severity
+from meshwright.job.batch import FIGURES
 from meshwright.origin import Origin
-from meshwright.report.text import counted, findings_text, paragraph, table
+from meshwright.report.text import counted, findings_text, if_sensible, paragraph, table
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/batch/1"
-_FIGURES = ("global_batch", "micro_batch", "num_microbatches", "local_batch", "grad_accum")
 _LISTED_RANKS = 32
 
 
@@ -21,9 +21,9 @@ def batch_json(page: BatchPage) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "job": page.outline.job.name,
-        "world_size": layout.world_size,
+        "world_size": if_sensible(layout.world_size),
         "dp": layout.dp,
-        **{name: getattr(batch, name) for name in _FIGURES},
+        **{name: getattr(batch, name) for name in FIGURES},
         "microbatches_per_pass": batch.microbatches_per_pass,
         "seq_len": batch.seq_len,
         "sequence_factor": page.sequence_factor,
@@ -33,6 +33,9 @@ def batch_json(page: BatchPage) -> dict[str, Any]:
         "schedule": page.schedule,
         "formula_bubble_fraction": page.bubble_fraction,
         "warmup": None if page.warmup is None else list(page.warmup),
+        "forwards_before_first_backward": None
+        if page.first_forwards is None
+        else list(page.first_forwards),
         "trade_offs": [
             {
                 "micro_batch": one.micro_batch,
@@ -49,10 +52,12 @@ def batch_json(page: BatchPage) -> dict[str, Any]:
 
 def _origins(page: BatchPage) -> dict[str, str]:
     figures = page.outline.job.file.batch
-    given = {name: getattr(figures, name) is not None for name in (*_FIGURES, "seq_len")}
-    origins = {
-        name: (Origin.STATED if stated else Origin.MODELLED).value for name, stated in given.items()
-    }
+    assumed = page.outline.batch.assumed
+    origins = {}
+    for name in (*FIGURES, "seq_len"):
+        stated = getattr(figures, name) is not None
+        other = Origin.ASSUMED if name in assumed else Origin.MODELLED
+        origins[name] = (Origin.STATED if stated else other).value
     return origins | {
         "dp": page.dp_origin.value,
         "tokens_per_step": Origin.MODELLED.value,
@@ -76,12 +81,14 @@ def batch_text(page: BatchPage) -> str:
 def _figures_table(page: BatchPage) -> str:
     batch, origins = page.outline.batch, _origins(page)
     rows = [("dp", f"{page.outline.layout.dp}", origins["dp"], "replicas")]
+    counts = page.outline.job.file.batch.local_batch is None
+    counts = counts and page.outline.job.file.batch.grad_accum is not None
     meaning = {
         "global_batch": "micro_batch × num_microbatches × dp",
         "micro_batch": "sequences of one microbatch",
         "num_microbatches": "microbatches of a replica in a step",
-        "local_batch": "sequences of a replica in one pass",
-        "grad_accum": "passes of a step",
+        "local_batch": f"sequences of a replica in one {'microbatch' if counts else 'pass'}",
+        "grad_accum": "microbatches of a replica in a step" if counts else "passes of a step",
     }
     for name, what in meaning.items():
         value = getattr(batch, name)
@@ -89,7 +96,14 @@ def _figures_table(page: BatchPage) -> str:
         rows.append((name, "-" if value is None else f"{value}", origin, what))
     length = "-" if batch.seq_len is None else f"{batch.seq_len}"
     rows.append(("seq_len", length, "-" if batch.seq_len is None else "stated", "tokens"))
-    rows.append(("a multiple of", f"{page.sequence_factor}", "modelled", "what seq_len must be"))
+    rows.append(
+        (
+            "seq_len factor",
+            f"{page.sequence_factor}",
+            "modelled",
+            "seq_len must be a multiple of it",
+        )
+    )
     if batch.tokens_per_step is not None:
         shown = format_count(batch.tokens_per_step)
         rows.append(("tokens_per_step", shown, "modelled", "global_batch × seq_len"))
@@ -120,9 +134,11 @@ def _pipeline_parts(page: BatchPage) -> list[str]:
             )
         )
     if page.warmup is not None and len(page.warmup) <= _LISTED_RANKS:
+        first = page.first_forwards or ()
         parts.append(
             paragraph(
-                f"Forwards before the first backward, by pipeline rank: {', '.join(map(str, page.warmup))}."
+                f"By pipeline rank: warm-up forwards {', '.join(map(str, page.warmup))}; forwards before "
+                f"the first backward {', '.join(map(str, first))}."
             )
         )
     if len(page.trade_offs) > 1:

@@ -67,8 +67,9 @@ def _match_json(match: Match, asked: Asked, rank: int | None) -> dict[str, Any]:
         ranks = kind.members()[index].tolist()
         row |= {"index": index, "ranks": ranks}
         if asked.group_rank is not None:
-            known = asked.group_rank < len(ranks)
-            row["rank_of_group_rank"] = ranks[asked.group_rank] if known else None
+            ordered = kind.by_group_rank(index)
+            known = asked.group_rank < len(ordered)
+            row["rank_of_group_rank"] = ordered[asked.group_rank] if known else None
     return row
 
 
@@ -83,7 +84,7 @@ def _line(row: dict[str, Any], lookup: dict[str, Any]) -> str:
     text = f"{row['name']}: axis {row['axis']}, "
     if row["same_ranks_as"]:
         text += f"another communicator with the ranks of {row['same_ranks_as']}, "
-    text += f"{format_count(row['num_groups'])} groups of {format_count(row['degree'])}"
+    text += f"{format_count(row['num_groups'])} group{'s' if row['num_groups'] > 1 else ''} of {format_count(row['degree'])}"
     if "index" in row:
         text += f"; group {row['index']}"
         if row.get("rank_of_group_rank") is not None:

@@ -39,7 +39,7 @@ def mesh_json(layout: Layout) -> dict[str, Any] | None:
         "dims": [axis for axis in reversed(dense.axes) if axis in kept],
         "shape": [dense.size(axis) for axis in reversed(dense.axes) if axis in kept],
     }
-    if layout.shard_degree < 1:
+    if layout.shard_degree < 1 or min(found["shape"], default=1) < 0:
         found["shape"] = None  # a rule says that the shard degree does not follow
     if layout.sharding in ("fsdp", "hsdp", "zero2"):
         found["reshard_after_forward_is_like"] = dict(_RESHARD)

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from meshwright.chain.outline import Outline
-from meshwright.errors import UsageError
+from meshwright.errors import UsageError, without_controls
 from meshwright.findings import Severity, by_severity
+from meshwright.groups.grid import Ranks
 from meshwright.groups.kinds import GroupKind
+from meshwright.groups.lookup import nearest_names
 from meshwright.groups.table import coordinates
 from meshwright.origin import Origin
 from meshwright.placement.place import Placement
 from meshwright.report.groups_mesh import mesh_json, mesh_text
 from meshwright.report.map_text import degrees_text
-from meshwright.report.text import counted, findings_text, paragraph, table
+from meshwright.report.text import counted, findings_text, if_sensible, paragraph, table
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/groups/1"
 LISTED_GROUPS = 64
+MOST_LISTED = 1 << 22
+"""Ranks whose groups of all kinds are listed in one document."""
+PART_RANKS = 1 << 18
+"""Ranks listed at a time: what stands in memory as text."""
 
 
 def chosen_kinds(outline: Outline, axis: str | None) -> list[GroupKind]:
@@ -36,35 +43,62 @@ def chosen_kinds(outline: Outline, axis: str | None) -> list[GroupKind]:
     kinds = [kind for kind in outline.kinds if wanted in (kind.axis.lower(), kind.name.lower())]
     if not kinds and outline.kinds:
         known = ", ".join(dict.fromkeys(kind.axis for kind in outline.kinds))
-        raise UsageError(f"no groups along {axis!r}; this layout has: {known}")
+        near = nearest_names(outline.kinds, axis)
+        raise UsageError(f"no groups along {axis!r}; nearest: {near}; axes of this layout: {known}")
     return kinds
 
 
-def groups_json(
-    outline: Outline, kinds: Sequence[GroupKind], rank: int | None, placement: Placement | None
-) -> dict[str, Any]:
-    """Return the document of ``groups --json``; with ``rank`` only the groups that hold it."""
-    layout = outline.layout
-    groups: list[dict[str, Any]] = []
+def check_size(outline: Outline, kinds: Sequence[GroupKind]) -> None:
+    """Refuse to list the groups of several kinds of very many ranks. Raises ``UsageError``."""
+    world = outline.layout.world_size
+    if world > MOST_LISTED and len(kinds) > 1:
+        raise UsageError(
+            f"{world:,} ranks in {len(kinds)} kinds of groups are too much for one document (at most "
+            f"{MOST_LISTED:,} ranks): choose with --axis or --rank, or take --format csv"
+        )
+
+
+def listed_groups(
+    kinds: Sequence[GroupKind], chosen: Container[tuple[str, int]] | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the groups of some kinds, a bounded part at a time; ``chosen``: only (name, index)."""
     for kind in kinds:
-        if rank is None:
-            head = {"axis": kind.axis, "name": kind.name}
-            groups += [
+        head = {"axis": kind.axis, "name": kind.name}
+        for start, members in _parts(kind):
+            yield [
                 {**head, "index": index, "ranks": ranks}
-                for index, ranks in enumerate(kind.members().tolist())
+                for index, ranks in enumerate(members.tolist(), start)
+                if chosen is None or (kind.name, index) in chosen
             ]
-        else:
-            groups += _groups_with(outline, kind, rank, placement)
+
+
+def _parts(kind: GroupKind) -> Iterator[tuple[int, Ranks]]:
+    """Yield (index of the first group, some groups), ``PART_RANKS`` ranks or one group at a time."""
+    members = kind.members()
+    rows = max(PART_RANKS // max(kind.degree, 1), 1)
+    for start in range(0, len(members), rows):
+        yield start, members[start : start + rows]
+
+
+def groups_json(
+    outline: Outline,
+    kinds: Sequence[GroupKind],
+    rank: int | None,
+    placement: Placement | None,
+    groups: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the document of ``groups --json``; ``groups`` is empty where they are streamed."""
+    layout = outline.layout
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "job": outline.job.name,
-        "world_size": layout.world_size,
+        "world_size": if_sensible(layout.world_size),
         "framework": layout.framework,
         "framework_version": layout.framework_version,
         "order": "-".join(layout.order),
         "mesh": mesh_json(layout),
         "axes": [_axis_json(kind) for kind in kinds],
-        "groups": groups,
+        "groups": list(groups),
     }
     if rank is not None and outline.kinds:
         document["rank"] = {
@@ -90,7 +124,19 @@ def _axis_json(kind: GroupKind) -> dict[str, Any]:
     }
 
 
-def _groups_with(
+def groups_with(
+    outline: Outline,
+    kinds: Sequence[GroupKind],
+    asked: tuple[int, Placement | None],
+    chosen: Container[tuple[str, int]] | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the groups that hold a rank, kind by kind; ``asked``: the rank, and where ranks sit."""
+    for kind in kinds:
+        rows = _rows_with(outline, kind, *asked)
+        yield [one for one in rows if chosen is None or (kind.name, one["index"]) in chosen]
+
+
+def _rows_with(
     outline: Outline, kind: GroupKind, rank: int, placement: Placement | None
 ) -> Iterator[dict[str, Any]]:
     members = kind.members()
@@ -101,7 +147,8 @@ def _groups_with(
             "name": kind.name,
             "index": index,
             "ranks": ranks,
-            "group_rank": position,
+            "position": position,
+            "group_rank": kind.by_group_rank(index).index(rank),
         }
         if placement is not None:
             row["hosts"] = _hosts(outline, placement, ranks)
@@ -123,19 +170,23 @@ def _slot(outline: Outline, placement: Placement | None, rank: int) -> list[obje
 
 
 def groups_csv(kinds: Sequence[GroupKind], rank: int | None) -> Iterator[str]:
-    """Yield CSV lines: axis, name, index, ranks separated by blanks."""
+    """Yield CSV lines: axis, name, index, ranks separated by blanks.
+
+    In a name a blank stands for what a terminal would obey.
+    """
     yield "axis,name,index,ranks\n"
     for kind in kinds:
-        members = kind.members()
-        rows = (
-            range(kind.num_groups) if rank is None else np.argwhere(members == rank)[:, 0].tolist()
-        )
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerows(
-            (kind.axis, kind.name, row, " ".join(map(str, members[row].tolist()))) for row in rows
-        )
-        yield buffer.getvalue()
+        names = without_controls(kind.axis), without_controls(kind.name)
+        for start, members in _parts(kind):
+            rows: Sequence[int] = range(len(members))
+            if rank is not None:
+                rows = np.flatnonzero((members == rank).any(axis=1)).tolist()
+            buffer = io.StringIO()
+            writer = csv.writer(buffer, lineterminator="\n")
+            writer.writerows(
+                (*names, start + row, " ".join(map(str, members[row].tolist()))) for row in rows
+            )
+            yield buffer.getvalue()
 
 
 def groups_text(
@@ -156,7 +207,7 @@ def groups_text(
     if "rank" in document:
         parts.append(_rank_text(document))
     if kinds and list_all:
-        parts.append(_listed(document))
+        parts.append(_listed(document, _total(kinds, document)))
     elif kinds:
         rows = [
             (kind.axis, format_count(kind.num_groups), format_count(kind.degree), kind.name)
@@ -169,6 +220,14 @@ def groups_text(
     quiet = findings_text(outline.findings, Severity.NOTE)
     parts += [quiet] if quiet else []
     return "\n\n".join(parts)
+
+
+def _total(kinds: Sequence[GroupKind], document: dict[str, Any]) -> int:
+    """Return how many groups there are, of which a page shows the first."""
+    shown = len(document["groups"])
+    if "rank" in document or shown < LISTED_GROUPS:
+        return shown
+    return sum(kind.num_groups for kind in kinds)
 
 
 def _verified_text(kinds: Sequence[GroupKind]) -> str:
@@ -190,11 +249,16 @@ def _rank_text(document: dict[str, Any]) -> str:
     return f"rank {rank['rank']}{where}: {placed}"
 
 
-def _listed(document: dict[str, Any]) -> str:
+def first_groups(parts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the groups that a page shows: as many of the first as it has room for."""
+    return list(islice(chain.from_iterable(parts), LISTED_GROUPS))
+
+
+def _listed(document: dict[str, Any], total: int) -> str:
     groups = document["groups"]
     lines = []
     for group in groups[:LISTED_GROUPS]:
-        mine = f" (position {group['group_rank']})" if "group_rank" in group else ""
+        mine = f" (group rank {group['group_rank']})" if "group_rank" in group else ""
         hosts = (
             f" on {' '.join(group['hosts'][:8])}{' …' if len(group['hosts']) > 8 else ''}"
             if group.get("hosts")
@@ -205,8 +269,8 @@ def _listed(document: dict[str, Any]) -> str:
             f" … {ranks[-1]} ({len(ranks)})" if len(ranks) > 16 else ""
         )
         lines.append(paragraph(f"{group['axis']} {group['index']}{mine}{hosts}: {shown}"))
-    if len(groups) > LISTED_GROUPS:
+    if total > LISTED_GROUPS:
         lines.append(
-            f"… {format_count(len(groups) - LISTED_GROUPS)} more: --format csv or --json lists all"
+            f"… {format_count(total - LISTED_GROUPS)} more: --format csv or --json lists all"
         )
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.chain.plan import Plan
 from meshwright.findings import by_severity
@@ -18,6 +19,7 @@ from meshwright.report.link_classes import (
     path_kinds,
 )
 from meshwright.report.spans import span_classes, span_json
+from meshwright.report.text import if_sensible
 from meshwright.routes.axis import AxisRoute
 from meshwright.routes.reach import host_components
 from meshwright.traffic.collective import Collective
@@ -34,7 +36,7 @@ def map_json(plan: Plan, *, list_links: bool = True) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "job": outline.job.name,
-        "world_size": layout.world_size,
+        "world_size": if_sensible(layout.world_size),
         "layout": layout_json(plan),
         "cluster": cluster_json(plan),
         "axes": [_axis(plan, index) for index in range(len(plan.routes))],
@@ -58,10 +60,10 @@ def layout_json(plan: Plan) -> dict[str, Any]:
         "dp": layout.dp,
         "ep": layout.ep,
         "etp": layout.etp,
-        "edp": layout.edp,
+        "edp": if_sensible(layout.edp),
         "vp": layout.vp,
-        "dp_replicate": layout.dp_replicate,
-        "dp_shard": layout.dp_shard,
+        "dp_replicate": if_sensible(layout.dp_replicate),
+        "dp_shard": if_sensible(layout.dp_shard),
         "order": "-".join(layout.order),
         "framework": layout.framework,
         "framework_version": layout.framework_version,
@@ -119,11 +121,26 @@ def _axis(plan: Plan, index: int) -> dict[str, Any]:
 
 def sent_bytes(route: AxisRoute) -> float | None:
     """Return what the busiest rank sends a step; ``None`` when nothing is known."""
-    known = [one for one in route.collectives if one.is_known]
-    if not known:
-        return None
-    totals = [one.sent_bytes_by_stage(route.degree) for one in known]
-    return float(np.max(sum(total for total in totals if total is not None)))
+    sent = _sent_by_stage(route)
+    return None if sent is None else float(sent.max())
+
+
+def busiest_stage(route: AxisRoute) -> int | None:
+    """Return the stage whose ranks send most, the first of equals; ``None`` when nothing is known."""
+    sent = _sent_by_stage(route)
+    return None if sent is None else int(np.argmax(sent))
+
+
+def stages_differ(route: AxisRoute) -> bool:
+    """Tell whether what runs is not the same on every pipeline stage."""
+    figures = [(one.bytes_by_stage, one.count_by_stage) for one in route.collectives]
+    return any(one is not None and np.ptp(one) > 0 for pair in figures for one in pair)
+
+
+def _sent_by_stage(route: AxisRoute) -> NDArray[np.float64] | None:
+    totals = [one.sent_bytes_by_stage(route.degree) for one in route.collectives]
+    known = [total for total in totals if total is not None]
+    return np.sum(known, axis=0) if known else None
 
 
 def _unrouted(one: Collective) -> dict[str, Any]:
@@ -158,6 +175,7 @@ def _collective(one: Collective, time_s: float | None, route: AxisRoute) -> dict
             "count_per_step": None,
             "sent_bytes": None,
             "time_s": None,
+            "hides_behind": one.hides_behind,
             "origin": None,
         }
     most = int(np.argmax(size * count))

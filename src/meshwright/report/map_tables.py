@@ -8,11 +8,10 @@ import numpy as np
 
 from meshwright.chain.plan import Plan
 from meshwright.report.link_classes import LinkGroup, path_kinds
-from meshwright.report.map_json import sent_bytes
+from meshwright.report.map_json import busiest_stage, sent_bytes, stages_differ
 from meshwright.report.spans import span_classes
 from meshwright.report.text import WIDTH, paragraph, table
 from meshwright.routes.axis import AxisRoute
-from meshwright.traffic.collective import Collective
 from meshwright.units import (
     format_binary_bytes,
     format_bytes,
@@ -169,24 +168,26 @@ def _class_text(one: dict[str, Any]) -> str:
 
 
 def _runs(route: AxisRoute) -> list[str]:
-    """Return what the axis runs a step, of the stage with most: ``all_gather 3,072 × 64 MiB``."""
+    """Return what one rank runs a step: ``all_gather 3,072 × 64 MiB``.
+
+    It is a rank of the stage that sends most, the one of the table above: stages differ.
+    """
+    stage = busiest_stage(route)
+    if stage is None:
+        return []
     totals: dict[tuple[str, float], float] = {}
     for one in route.collectives:
-        size, count = _largest(one)
-        if size is not None and count:
+        if one.bytes_by_stage is None or one.count_by_stage is None:
+            continue
+        size, count = float(one.bytes_by_stage[stage]), float(one.count_by_stage[stage])
+        if size and count:
             totals[one.op, size] = totals.get((one.op, size), 0.0) + count
     runs = [
         f"{op} {format_count(count)} × {format_binary_bytes(size) if size < 1 << 30 else format_bytes(size)}"
         for (op, size), count in totals.items()
     ]
-    return [f"{axis_label(route.axis)} runs a step: {', '.join(runs)}"] if runs else []
-
-
-def _largest(one: Collective) -> tuple[float | None, float]:
-    if one.bytes_by_stage is None or one.count_by_stage is None:
-        return None, 0.0
-    most = int(np.argmax(one.bytes_by_stage * one.count_by_stage))
-    return float(one.bytes_by_stage[most]), float(one.count_by_stage[most])
+    who = f", stage {stage}" if stages_differ(route) else ""
+    return [f"{axis_label(route.axis)} runs a step{who}: {', '.join(runs)}"] if runs else []
 
 
 def links_table(plan: Plan, every: list[LinkGroup]) -> str:

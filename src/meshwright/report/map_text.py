@@ -80,7 +80,8 @@ def _verdict(plan: Plan, groups: list[LinkGroup]) -> str:
         text += f" The network is used by {', '.join(axis_label(axis) for axis in sorted(users))}"
         text += f" (and {_labels(silent)}, load not known)." if silent else "."
     elif silent:
-        text += f" {_labels(silent)} cross the network, load not known."
+        verb = "crosses" if len(silent) == 1 else "cross"
+        text += f" {_labels(silent)} {verb} the network, load not known."
     else:
         text += " Nothing crosses the network."
     return text

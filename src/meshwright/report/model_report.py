@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,27 +10,17 @@ import msgspec
 
 from meshwright.findings import Finding, Severity
 from meshwright.job.flops import FlopsPerToken
-from meshwright.job.model import Model
+from meshwright.job.mixers import MIXERS, MLPS, NONE, PARALLEL, WITH_ATTENTION
+from meshwright.job.model import Model, mixer_of, mlp_of
 from meshwright.job.parameters import active_parameters, parameter_parts, total_parameters
 from meshwright.origin import Origin
 from meshwright.report.text import findings_text, paragraph, table
-from meshwright.units import format_count
+from meshwright.units import format_count, format_flops
 
 SCHEMA = "meshwright/model/1"
 CONVENTION = (
     "two FLOPs a multiply-add, forward and backward (three passes), no router, norm or embedding"
 )
-
-
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-
-
-def _flops(value: float, unit: str = "FLOP") -> str:
-    """Return a number of FLOPs with a prefix, four digits."""
-    power = 0
-    while value >= 1000 and power + 1 < len(_PREFIXES):
-        value, power = value / 1000, power + 1
-    return f"{value:.4g} {_PREFIXES[power]}{unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +60,8 @@ def model_json(page: ModelPage) -> dict[str, Any]:
             "name": page.model.name,
             "source": page.model.source,
             "mark": page.model.mark,
+            "unverified": page.model.unverified or None,
+            "unmodelled_layers": list(page.model.unmodelled_layers),
             "shape": msgspec.to_builtins(page.model),
             "parameters": total_parameters(page.model),
             "active_parameters": active_parameters(page.model),
@@ -104,24 +97,28 @@ def _parts(model: Model) -> dict[str, int]:
         "output": parts.output,
         "position": parts.position,
         "norms": parts.embedding_norm + parts.final_norm,
+        "extras": parts.extras_input + parts.extras_output,
     }
-    for layer, count in (
-        (parts.dense_layer, parts.num_dense_layers),
-        (parts.moe_layer, parts.num_moe_layers),
-    ):
-        if layer is None or not count:
-            continue
+    for kind in parts.kinds:
+        layer = kind.parts
         pieces = {
-            "attention": layer.attention_sharded + layer.attention_replicated,
+            _mixer_name(kind.mixer): layer.attention_sharded + layer.attention_replicated,
             "mlp": layer.mlp_sharded + layer.mlp_replicated,
             "router": layer.router,
             "experts": layer.experts_sharded + layer.experts_replicated,
             "shared_experts": layer.shared_expert,
             "norms": layer.norms,
+            "extras": layer.extras,
         }
         for name, size in pieces.items():
-            found[name] = found.get(name, 0) + count * size
+            found[name] = found.get(name, 0) + kind.count * size
     return {name: size for name, size in found.items() if size}
+
+
+def _mixer_name(mixer: str) -> str:
+    """Return the name of a part: all that is attention alone counts as attention."""
+    plain = mixer in WITH_ATTENTION and mixer != PARALLEL
+    return "attention" if plain else MIXERS[mixer].lower().replace(" ", "_")
 
 
 def _flops_json(flops: FlopsPerToken) -> dict[str, Any]:
@@ -141,9 +138,11 @@ def _flops_parts(flops: FlopsPerToken) -> dict[str, float]:
     parts = {
         "attention_projections": flops.projections,
         "attention_core_causal": flops.core_causal,
+        "recurrence": flops.recurrence,
         "mlp": flops.mlp,
         "experts": flops.experts,
         "shared_experts": flops.shared_experts,
+        "extras": flops.extras,
         "multi_token_prediction": flops.mtp,
         "logits": flops.logits,
     }
@@ -159,11 +158,11 @@ def model_text(page: ModelPage) -> str:
         parts += _flops_text(page.flops)
     if page.used is not None:
         used = page.used
-        rate = _flops(used.tokens_per_s * used.flops_per_token, "FLOP/s")
-        peak = _flops(used.dense_peak_flops_per_s, "FLOP/s")
+        rate = format_flops(used.tokens_per_s * used.flops_per_token, "FLOP/s")
+        peak = format_flops(used.dense_peak_flops_per_s, "FLOP/s")
         parts.append(
             paragraph(
-                f"{used.tokens_per_s:g} tokens/s × {_flops(used.flops_per_token)} a token = "
+                f"{used.tokens_per_s:g} tokens/s × {format_flops(used.flops_per_token)} a token = "
                 f"{rate}; {used.gpu} has "
                 f"{peak} dense {used.precision}: "
                 f"MFU {100 * used.mfu:.1f} %."
@@ -179,8 +178,13 @@ def _shape_text(model: Model) -> list[str]:
     head = (
         f"{model.name}: {format_count(total)} parameters"
         + (f", {format_count(active)} active" if active != total else "")
-        + f"; {model.num_layers} layers, hidden {model.hidden}, {model.heads} heads of {model.head_dim}, "
-        f"{model.kv_heads} KV heads, vocabulary {model.vocab}"
+        + f"; {model.num_layers} layers{_mixed(model)}, hidden {model.hidden}, "
+        + (
+            f"{model.heads} heads of {model.head_dim}, {model.kv_heads} KV heads, "
+            if model.has_attention
+            else ""
+        )
+        + f"vocabulary {model.vocab}"
         + (f", {model.experts} experts, top-k {model.top_k}" if model.is_moe else "")
         + "."
     )
@@ -191,14 +195,25 @@ def _shape_text(model: Model) -> list[str]:
     return [paragraph(head), table(("part", "parameters", "share"), rows)]
 
 
+def _mixed(model: Model) -> str:
+    """Return how many layers are of each kind, where they are of several or of no plain attention."""
+    counts: Counter[str] = Counter()
+    for layer in range(model.num_layers):
+        mixer = mixer_of(model, layer)
+        counts[MIXERS[mixer] if mixer != NONE else MLPS[mlp_of(model, layer)]] += 1
+    if set(counts) == {"attention"}:
+        return ""
+    return " (" + ", ".join(f"{count} {name}" for name, count in counts.items()) + ")"
+
+
 def _flops_text(flops: FlopsPerToken) -> list[str]:
     rows = [
-        (name.replace("_", " "), _flops(value), f"{100 * value / flops.causal:.1f} %")
+        (name.replace("_", " "), format_flops(value), f"{100 * value / flops.causal:.1f} %")
         for name, value in _flops_parts(flops).items()
     ]
     text = (
-        f"A token of a sequence of {flops.seq_len}: {_flops(flops.causal)} with the causal half of "
-        f"attention, {_flops(flops.full)} with its full square ({CONVENTION}). With recompute the GPU "
-        f"runs {_flops(flops.hardware('selective'))} (selective) or {_flops(flops.hardware('full'))} (full)."
+        f"A token of a sequence of {flops.seq_len}: {format_flops(flops.causal)} with the causal half of "
+        f"attention, {format_flops(flops.full)} with its full square ({CONVENTION}). With recompute the GPU "
+        f"runs {format_flops(flops.hardware('selective'))} (selective) or {format_flops(flops.hardware('full'))} (full)."
     )
     return [paragraph(text), table(("part", "FLOPs a token", "share"), rows)]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from meshwright.errors import without_controls
 from meshwright.findings import Finding, Severity, by_severity
 
 WIDTH = 80
 
 
+def if_sensible(value: int) -> int | None:
+    """Return a figure that follows from degrees; ``None`` where it is negative or beyond 64 bits."""
+    return value if 0 <= value < 1 << 63 else None
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an aligned table; the last column may run to the end of the line."""
-    every = [header, *rows]
+    every = [[without_controls(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(header))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -12,7 +12,14 @@ from meshwright.cluster.fabric import Fabric
 from meshwright.groups.grid import Ranks
 from meshwright.routes.cells import Cells
 from meshwright.routes.loads import LoadCollector
-from meshwright.routes.patterns import GroupSlots, RingForm, all_to_all, ring, transfer
+from meshwright.routes.patterns import (
+    GroupSlots,
+    RingForm,
+    all_to_all,
+    direct_all_to_all,
+    ring,
+    transfer,
+)
 from meshwright.routes.reach import Reach, reach_of
 from meshwright.routes.spans import Span, count_spans
 from meshwright.routes.tiers import Tier
@@ -142,7 +149,9 @@ def _add(
     for one in members:
         total = _total(one) * (ring_factor(one.op, degree) if pattern == "ring" else 1.0)
         edge = edge + total
-        if one.copies is not None:
+        if one.is_direct:
+            direct_all_to_all(groups, _by_group(total, stage), collector)
+        elif one.copies is not None:
             _add_copies(one.copies, groups, _by_group(total, stage), collector)
         else:
             whole = whole + total

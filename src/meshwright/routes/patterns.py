@@ -219,14 +219,32 @@ def all_to_all(groups: GroupSlots, send_bytes: Floats, into: LoadCollector) -> N
         return
     blocks = len(senders.cell)
     if blocks * degree > MOST_FLOWS:
-        raise UsageError(
-            f"an all-to-all over {len(groups.slots):,} groups of {degree:,} ranks makes over "
-            f"{MOST_FLOWS:,} flows between hosts: too many to route"
-        )
+        raise _too_many(len(groups.slots), degree)
     step = max(1, _CHUNK // degree)
     for begin in range(0, blocks, step):
         span = (begin, min(begin + step, blocks))
         _exchange_outside(groups, span, send_bytes / degree, senders, into)
+
+
+def direct_all_to_all(groups: GroupSlots, send_bytes: Floats, into: LoadCollector) -> None:
+    """Add pairwise all-to-alls in which each pair of ranks uses its own NICs: pure RDMA.
+
+    ``send_bytes[g]`` as for ``all_to_all``. Inside an island NVLink carries the pair.
+    """
+    slots = groups.slots.astype(np.int64)
+    count, degree = slots.shape
+    if count * degree * degree > MOST_FLOWS:
+        raise _too_many(count, degree)
+    share = np.repeat(send_bytes / degree, degree)
+    for step in range(1, degree):
+        transfer(slots.ravel(), np.roll(slots, -step, axis=1).ravel(), share, into)
+
+
+def _too_many(groups: int, degree: int) -> UsageError:
+    return UsageError(
+        f"an all-to-all over {groups:,} groups of {degree:,} ranks makes over "
+        f"{MOST_FLOWS:,} flows between hosts: too many to route"
+    )
 
 
 @dataclass(frozen=True, slots=True)

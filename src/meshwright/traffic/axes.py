@@ -26,6 +26,11 @@ def expert_axis(layout: Layout) -> str:
     return "ep"
 
 
+def dispatch_ranks(layout: Layout) -> int:
+    """Return the ranks of the groups a dispatch runs over."""
+    return layout.ep if layout.framework in MESH else layout.ep * layout.etp
+
+
 def model_axis(layout: Layout) -> str:
     """Return the axis of one replica of the model: tp and pp."""
     if layout.tp > 1:
@@ -61,5 +66,7 @@ def degree_of_axis(layout: Layout, axis: str) -> int | None:
         "instance": layout.world_size // instances,
         "hpz": min(layout.zero_hpz_partition_size, layout.world_size),
     }
+    if "/" in axis:  # of FSDP's reshard_after_forward: so many consecutive ranks of the axis
+        return int(axis.split("/")[1])
     known |= {f"cp_l{level}": size for level, size in enumerate(layout.hierarchical_cp)}
     return known.get(axis)

@@ -75,6 +75,8 @@ class Collective:
     """Why bytes or count are not known."""
     copies: Copies | None = None
     """Of an all-to-all that sends a token once to a rank, or once to a host: how many copies."""
+    is_direct: bool = False
+    """Of an all-to-all: every pair by the sender's own NIC, no rank passes anything on."""
 
     @property
     def is_known(self) -> bool:

@@ -7,6 +7,7 @@ torch, torchtitan none torch DDP                                     ``data_repl
 megatron none, zero1   Megatron DDP, distributed optimizer           ``data_replicas``
 deepspeed              ZeRO-1, 2, 3 and plain data parallelism       ``data_zero``
 torch(titan) fsdp      FSDP2, HSDP                                   ``data_fsdp``
+nanotron none, zero1   DDP with an fp32 hook; the fp32 sum in one    ``data_nanotron``
 all others             known to run; null with the reason
 =====================  ============================================  ==================
 """
@@ -17,6 +18,7 @@ from meshwright.job.layout import Layout
 from meshwright.traffic.axes import gradient_axis, shard_axis
 from meshwright.traffic.collective import Collective, Run, unknown_run
 from meshwright.traffic.data_fsdp import fsdp_collectives
+from meshwright.traffic.data_nanotron import is_nanotron_known, nanotron_collectives
 from meshwright.traffic.data_replicas import replica_collectives
 from meshwright.traffic.data_zero import zero_collectives
 from meshwright.traffic.workload import MESH, Workload
@@ -62,6 +64,8 @@ def data_collectives(work: Workload) -> list[Collective]:
     framework, sharding = layout.framework, layout.sharding
     if framework == "megatron" and sharding in ("none", "zero1"):
         return replica_collectives(work)
+    if framework == "nanotron" and is_nanotron_known(work):
+        return nanotron_collectives(work)
     if framework in MESH and sharding == "none":
         return replica_collectives(work)
     if framework in MESH and (sharding in ("fsdp", "hsdp") or layout.fsdp1 is not None):

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from meshwright.groups.of_training import spread_axis
 from meshwright.traffic.axes import degree_of_axis, shard_axis
 from meshwright.traffic.collective import Collective, Floats, Per, Run, known_run, unknown_run
 from meshwright.traffic.workload import BOTH_ENDS, LOGITS, NO_BATCH, WORDS, Workload
@@ -162,7 +163,7 @@ def _spread_axis(work: Workload, unit: Unit) -> str:
     degree = degree_of_axis(work.layout, unit.axis)
     if unit.reshard is True or unit.reshard == degree:
         return unit.axis
-    return f"{unit.axis}/{int(unit.reshard)}"
+    return spread_axis(unit.axis, int(unit.reshard))
 
 
 def _syncs(work: Workload) -> tuple[tuple[float | None, Per], tuple[float | None, Per]]:

@@ -10,7 +10,8 @@ dispatcher (Megatron-Core ``transformer/moe/token_dispatcher.py``), forward, and
 - deepep, hybridep (flex): a token goes once to each rank that needs it, and once over the network to
   each remote host (or NVLink domain), see ``copies``. Dispatch may be fp8 (a byte and a scale of 4 bytes
   for 128 channels; DeepEP ``deep_ep/buffers/legacy.py``), results come back in bf16. Indices and
-  weights, 12·k bytes a copy, are not counted.
+  weights, 12·k bytes a copy, are not counted. With ``deepep_mode: low_latency`` a token goes k times,
+  once for each expert, straight to the expert's rank (``docs/legacy.md``: pure RDMA).
 
 torchtitan (``expert_parallel.py``) and DeepSpeed (``moe/sharded_moe.py``) use the all-to-all;
 DeepSpeed always sends full capacity. ``imbalance`` (tokens of the busiest rank over the mean)
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshwright.traffic.axes import expert_axis
+from meshwright.traffic.axes import dispatch_ranks, expert_axis
 from meshwright.traffic.collective import Collective, Run, known_run, unknown_run
 from meshwright.traffic.copies import Copies
 from meshwright.traffic.workload import MESH, NO_BATCH, Workload
@@ -54,8 +55,7 @@ def dispatcher_of(work: Workload) -> str:
 def expert_collectives(work: Workload) -> list[Collective]:
     """Return the traffic of routed experts (shared ones are tensor-parallel alone)."""
     layout = work.layout
-    ranks = layout.ep if layout.framework in MESH else layout.ep * layout.etp
-    if not work.model.is_moe or ranks == 1:
+    if not work.model.is_moe or dispatch_ranks(layout) == 1:
         return []
     tokens, rounds = _tokens(work), work.rounds
     reason = _unproved(work)
@@ -66,7 +66,8 @@ def expert_collectives(work: Workload) -> list[Collective]:
     found = []
     for row in rows:
         one = known_run(row.axis, row.run, "layer and microbatch", row.size_bytes, times)
-        found.append(replace(one, copies=row.copies))
+        direct = row.copies is not None and is_low_latency(work)
+        found.append(replace(one, copies=None if direct else row.copies, is_direct=direct))
     return found
 
 
@@ -198,10 +199,16 @@ def copies_of(work: Workload) -> Copies:
     )
 
 
+def is_low_latency(work: Workload) -> bool:
+    """Tell whether DeepEP's low-latency kernels dispatch: a token once for each of its k experts."""
+    return dispatcher_of(work) == "deepep" and work.moe.deepep_mode == "low_latency"
+
+
 def _fused(work: Workload, tokens: float) -> list[_Row]:
     copies = copies_of(work)
     axis = "ep" if work.layout.framework in MESH else expert_axis(work.layout)
-    sent = tokens * copies.per_token * spread(work)
+    each = copies.etp * work.model.top_k if is_low_latency(work) else copies.per_token
+    sent = tokens * each * spread(work)
     back = sent * work.model.hidden * work.activation_bytes
     out = back
     if work.moe.dispatch_dtype == "fp8":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from meshwright.traffic.expert import DEFAULT_DISPATCHER, expert_collectives, ro
 from meshwright.traffic.pipeline import pipeline_collectives
 from meshwright.traffic.small import small_collectives
 from meshwright.traffic.tensor import tensor_collectives
-from meshwright.traffic.workload import Workload
+from meshwright.traffic.workload import Workload, padded_workload
 
 NO_MODEL = "the job names no model"
+_OF_LAYERS = ("tp", "cp", "cp_l0", "cp_l1")
+"""Axes on which every layer's activations travel."""
 _CONTEXT_OPS = {
     "p2p": ("send", "keys and values round the ring"),
     "all_gather": ("all_gather", "keys and values"),
@@ -29,7 +32,11 @@ _CONTEXT_OPS = {
 
 
 def modelled_collectives(work: Workload) -> list[Collective]:
-    """Return the collectives of every strategy of the job, where a group has two ranks or more."""
+    """Return the collectives of every strategy of the job, where a group has two ranks or more.
+
+    The vocabulary counts as the framework pads it.
+    """
+    work = padded_workload(work)
     found = [
         *tensor_collectives(work),
         *context_collectives(work),
@@ -40,7 +47,16 @@ def modelled_collectives(work: Workload) -> list[Collective]:
         *small_collectives(work),
     ]
     degrees = {one.axis: degree_of_axis(work.layout, one.axis) for one in found}
-    return [one for one in found if degrees[one.axis] != 1]
+    return [_as_known(one, work) for one in found if degrees[one.axis] != 1]
+
+
+def _as_known(one: Collective, work: Workload) -> Collective:
+    """Return a collective without its bytes where layers that are not modelled have part in it."""
+    kinds = work.model.unmodelled_layers
+    if not kinds or one.axis not in _OF_LAYERS or one.is_minor:
+        return one
+    reason = f"traffic of {', '.join(kinds)} is not modelled"
+    return replace(one, bytes_by_stage=None, count_by_stage=None, reason=reason)
 
 
 def collectives_without_model(

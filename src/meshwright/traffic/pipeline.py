@@ -37,15 +37,22 @@ def pipeline_collectives(work: Workload) -> list[Collective]:
     return [*_messages(work), *_tied_embedding(work), *_mirrored(work)]
 
 
-def _messages(work: Workload) -> list[Collective]:
-    size, microbatches = work.hidden_tensor_bytes, work.batch.num_microbatches
-    compiled = work.layout.framework == "maxtext"
-    if size is None or microbatches is None or compiled:
-        reason = COMPILER if compiled else NO_BATCH
-        return [unknown_run("pp", run, reason) for run, _ in _directions(work)]
+def message_bytes(work: Workload) -> float | None:
+    """Return the bytes of one microbatch's message between two chunks; ``None`` without a batch."""
+    size = work.hidden_tensor_bytes
+    if size is None:
+        return None
     if work.training.fp32_residual:
         size *= 4 / work.activation_bytes
-    message = size / work.layout.tp if work.sequence_parallel else size
+    return size / work.layout.tp if work.sequence_parallel else size
+
+
+def _messages(work: Workload) -> list[Collective]:
+    message, microbatches = message_bytes(work), work.batch.num_microbatches
+    compiled = work.layout.framework == "maxtext"
+    if message is None or microbatches is None or compiled:
+        reason = COMPILER if compiled else NO_BATCH
+        return [unknown_run("pp", run, reason) for run, _ in _directions(work)]
     found = []
     for run, counts in _directions(work):
         found.append(known_run("pp", run, "chunk and microbatch", message, counts * microbatches))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,14 +14,12 @@ from meshwright.job.model import Model, moe_layers
 from meshwright.job.parameters import RankParameters, StageLayers, parameters_per_rank
 from meshwright.job.sections import LayoutSection, MoeSection, TrainingSection
 from meshwright.job.stages import layers_held
+from meshwright.job.vocabulary import padded_rows
+from meshwright.schedules.names import TWO_CHUNKS, TWO_DIRECTIONS, schedule_name
 
 Floats = NDArray[np.float64]
 ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 2, "mxfp8": 2, "nvfp4": 2}
 """Activations and parameters on the wire (fp8 and fp4 training still send bf16 activations)."""
-V_SHAPED = frozenset(("zb-v", "zbv", "zbvzerobubble", "v-half", "v-min", "dualpipev"))
-"""Schedules in which rank r holds the chunks r and 2p-1-r: the pipeline turns at the last rank."""
-OPPOSED = frozenset(("dualpipe", "chimera"))
-"""Schedules of two pipelines against each other: rank r holds the stages r and p-1-r."""
 MESH = ("torch", "torchtitan")
 """Frameworks whose groups are those of a DeviceMesh."""
 COMPILER = "XLA chooses what MaxText runs from the shardings; it was not established"
@@ -54,14 +53,18 @@ class Workload:
 
         Megatron accumulates and reduces in fp32 beside bf16 (which implies
         ``--accumulate-allreduce-grads-in-fp32``; fp16 does not); torchtitan's FSDP reduces in fp32
-        (``mixed_precision_reduce``); torch DDP, FSDP2 and DeepSpeed reduce in the parameters' type.
+        (``mixed_precision_reduce``); so does nanotron (``accumulate_grad_in_fp32``). torch's FSDP2 and
+        DeepSpeed reduce in the type of the computation. DDP reduces in the parameters' type: they
+        are taken as fp32 under autocast, as the memory model keeps them.
         """
         if self.training.gradient_dtype is not None:
             return ELEMENT_BYTES[self.training.gradient_dtype]
         layout = self.layout
         if layout.framework == "megatron" and self.training.precision != "fp16":
             return 4
-        if layout.framework == "torchtitan" and layout.sharding in ("fsdp", "hsdp"):
+        if layout.framework in ("torchtitan", "nanotron"):
+            return 4
+        if layout.framework == "torch" and layout.sharding in ("none", "zero1"):
             return 4
         return self.activation_bytes
 
@@ -79,18 +82,18 @@ class Workload:
 
     @property
     def schedule(self) -> str:
-        """Name of the pipeline schedule in lower case ('' when left out)."""
-        return (self.training.schedule or "").lower()
+        """Our name of the pipeline schedule; '' where it is unknown (a rule says so)."""
+        return schedule_name(self.training.schedule, self.layout.vp) or ""
 
     @property
     def is_folded(self) -> bool:
-        """Tell whether the pipeline turns back at its last rank."""
-        return self.layout.pp > 1 and self.schedule in V_SHAPED
+        """Tell whether the pipeline turns back at its last rank: rank r has the chunks r and 2p-1-r."""
+        return self.layout.pp > 1 and self.schedule in TWO_CHUNKS
 
     @property
     def is_opposed(self) -> bool:
-        """Tell whether two pipelines run against each other."""
-        return self.layout.pp > 1 and self.schedule in OPPOSED
+        """Tell whether two pipelines run against each other: rank r has the stages r and p-1-r."""
+        return self.layout.pp > 1 and self.schedule in TWO_DIRECTIONS
 
     @property
     def rounds(self) -> float | None:
@@ -207,3 +210,12 @@ class Workload:
         held = [self.parameters_of(part) for part in self.stage_parts()]
         dense = np.array([float(one.dense) for one in held])
         return dense, np.array([float(one.expert) for one in held])
+
+
+def padded_workload(work: Workload) -> Workload:
+    """Return the job with the rows of the vocabulary that its framework makes (padded again: the same)."""
+    layout, model = work.layout, work.model
+    rows = padded_rows(
+        model.vocab, max(layout.tp, 1), layout.framework, work.section.vocab_divisible_by
+    )
+    return replace(work, model=msgspec.structs.replace(model, vocab=rows))
