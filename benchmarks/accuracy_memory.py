@@ -108,7 +108,6 @@ def workload_of(row: dict[str, str]) -> Workload:
         framework="torchtitan" if titan else "megatron",
         sequence_parallel=row["sequence_parallel"] == "yes",
         sharding="fsdp" if titan else "zero1",
-        stages=TITAN_STAGES[pp] if titan and pp > 1 else None,
     )
     layout = resolve_layout(section, number(row, "num_gpus"))
     batch = BatchSection(

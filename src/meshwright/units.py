@@ -11,10 +11,12 @@ import re
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+NANOSECONDS_PER_MICROSECOND = 1000
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": 1 << 40, "Pi": 1 << 50}
 _PREFIX = _DECIMAL | _BINARY
+_FLOP_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _NUMBER = r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _BYTES = re.compile(rf"\s*{_NUMBER}\s*(?P<prefix>[KMGTP]i?|k|)B?\s*\Z")
 _RATE = re.compile(
@@ -90,6 +92,11 @@ def microseconds(value: float) -> float:
     return value * 1e-6
 
 
+def to_nanoseconds(value_s: float) -> float:
+    """Return the figure in nanoseconds for seconds."""
+    return value_s * 1e9
+
+
 def _significant(value: float) -> str:
     """Return three significant digits, and one decimal from 100 on (``257.7``, ``4.52``)."""
     if value == 0:
@@ -97,7 +104,7 @@ def _significant(value: float) -> str:
     if value >= 100:
         return f"{value:,.1f}"
     digits = 2 if value >= 10 else 3
-    for decimals in range(8):
+    for decimals in range(int(value >= 10), 8):  # 99.5 is not 100
         text = f"{value:.{decimals}f}"
         if len(text.lstrip("0.").replace(".", "")) >= min(digits + (value >= 10), 3):
             return text
@@ -133,6 +140,22 @@ def format_seconds(value: float) -> str:
     if value >= 1e-5:
         return f"{_significant(value * 1e3)} ms"
     return f"{_significant(value * 1e6)} us"
+
+
+def format_flops(value: float, unit: str = "FLOP") -> str:
+    """Return a number of FLOPs (or FLOP/s) with a decimal prefix and four digits: ``48.2 GFLOP``."""
+    power = 0
+    while value >= 1000 and power + 1 < len(_FLOP_PREFIXES):
+        value, power = value / 1000, power + 1
+    return f"{value:.4g} {_FLOP_PREFIXES[power]}{unit}"
+
+
+def time_unit(value_s: float) -> tuple[float, str]:
+    """Return the unit a time reads best in, as seconds and its sign: ``(0.001, "ms")``."""
+    for unit_s, sign in ((1.0, "s"), (1e-3, "ms")):
+        if value_s >= unit_s:
+            return unit_s, sign
+    return 1e-6, "us"
 
 
 def format_count(value: float) -> str:

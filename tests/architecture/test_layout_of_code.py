@@ -15,8 +15,8 @@ from support import ROOT
 
 SOURCE = ROOT / "src" / "meshwright"
 ROOMS = [
-    "units", "findings", "errors", "origin", "data", "documents", "capture", "job", "cluster", "groups", "traffic",
-    "memory", "placement", "routes", "schedules", "costs", "timeline", "step", "rules", "chain", "search", "emit",
+    "units", "findings", "errors", "origin", "data", "documents", "capture", "job", "cluster", "groups", "schedules",
+    "traffic", "memory", "placement", "routes", "costs", "timeline", "step", "rules", "chain", "search", "emit",
     "evidence", "compare", "report", "shell", "cli",
 ]  # fmt: skip
 """A room imports only from those before it (docs/design.md)."""

@@ -159,6 +159,16 @@ def test_valid_interleaved_microbatches(check, rule, layout):
         else:
             assert "pipeline/interleaved-microbatches" in rules_of(document)
     assert legal == case["expected"]["checks"][rule]
+    versions = run("rules", "pipeline/interleaved-microbatches", "--json").document["rules"][0][
+        "versions"
+    ]
+    assert "m % pp == 0" in versions
+    assert "rounds = max(1, m // pp), m % rounds == 0" in versions
+    said = finding_of(document, "pipeline/interleaved-microbatches")["message"]
+    if rule == "flexible":
+        assert "rounds = max(1, m // pp) = 2" in said
+    else:
+        assert "m % pp had to be 0" in said
 
 
 def test_valid_interleaved_pp2(check):
@@ -199,6 +209,10 @@ def test_valid_kv_heads_4_tp8(check):
             assert finding["numbers"]["columns_per_rank"] == checks["cols_per_rank"]
             assert finding["numbers"]["elements"] == checks["elements"]
             assert "45568" in finding["message"]
+            assert "Megatron-Core 0.16 on copies KV heads itself" in finding["message"]
+        else:
+            note = finding_of(found[8], "heads/kv-copied")
+            assert "megatron-core 0.16.1 puts a copy of each on 2 ranks" in note["message"]
 
 
 def test_valid_layers_silently_dropped(check):
@@ -277,14 +291,22 @@ _TP24 = {
 
 
 def test_valid_tp24_two_blockers(check):
-    """Output groups are no key of a model yet: their rule is asked directly below."""
+    """Heads and output groups block tp 24; the vocabulary can be padded."""
     checks = case_of("valid-tp24-two-blockers")["expected"]["checks"]
-    shape = model(vocab=129280, heads=128, kv_heads=128, head_dim=512, hidden=7168, ffn=18432)
+    shape = model(
+        vocab=129280,
+        heads=128,
+        kv_heads=128,
+        head_dim=512,
+        hidden=7168,
+        ffn=18432,
+        output_groups=16,
+    )
     document = check(
         f"{shape}cluster: {{node: {{gpus: 8}}, nodes: 3}}\nlayout: {{tp: 24, framework: torch}}\n"
     )
     found = {one["rule"]: one["numbers"] for one in document["findings"] if one["rule"] in _TP24}
-    assert {_TP24[rule] for rule in found} == set(checks["failing_rules"]) - {"output_groups"}
+    assert {_TP24[rule] for rule in found} == set(checks["failing_rules"])
     assert [_TP24[rule] for rule, numbers in found.items() if numbers["paddable"]] == checks[
         "paddable"
     ]
@@ -294,6 +316,13 @@ def test_valid_tp24_two_blockers(check):
     assert vocabulary["per_rank"] == checks["vocab_per_rank"]
     assert found["heads/divide-tp"]["remainder"] == checks["heads_mod"]
     assert found["heads/query-width"]["remainder"] == checks["q_width_mod"]
+    groups = finding_of(document, "heads/output-groups")
+    assert groups["numbers"]["max_attention_tp"] == checks["max_attention_tp"]
+    assert groups["numbers"]["attention_tp"] == checks["attention_tp_on_24_gpus"]
+    assert "gcd(128, 16) = 16; on 24 ranks it is 1, 2, 4, 8" in groups["message"]
+    for one in document["findings"]:
+        if one["rule"].startswith("heads/"):
+            assert "tp: 1, 2, 4, 8" in one["remedy"], "what fills 24 GPUs"
     nearest = document["nearest"]
     assert {"tp": nearest[0]["tp"], "dp": nearest[0]["dp"]} == checks["suggested"]
     assert all(one["tp"] in checks["attention_tp_on_24_gpus"] for one in nearest)
@@ -302,10 +331,7 @@ def test_valid_tp24_two_blockers(check):
 def test_valid_tp24_output_groups():
     checks = case_of("valid-tp24-two-blockers")["expected"]["checks"]
 
-    class Grouped(Model, frozen=True, kw_only=True):
-        output_groups: int
-
-    shape = Grouped(
+    shape = Model(
         name="asked", num_layers=2, hidden=7168, ffn=18432, heads=128, kv_heads=128, head_dim=512,
         vocab=129280, output_groups=16,
     )  # fmt: skip
@@ -350,6 +376,14 @@ def test_valid_ulysses_40q_8kv(check):
 
     assert legal("framework: torch, kv_replication: 5") == checks["legal"]
     assert legal("framework: megatron") == checks["legal_without_kv_replication"]
+    ignored = check(
+        f"{shape}layout: {{cp: 40, cp_kind: a2a, world_size: {gpus}, kv_replication: 5}}\n"
+    )
+    note = finding_of(ignored, "heads/kv-copies-unread")["message"]
+    assert "kv_replication 5 is not read: framework megatron (assumed: the job names none)" in note
+    error = finding_of(ignored, "cp/ulysses-heads")
+    assert error["numbers"]["legal"] == checks["legal_without_kv_replication"]
+    assert "kv_replication is not read with framework megatron" in error["message"]
 
 
 def test_valid_vocab_padding_rule(check):
@@ -402,6 +436,22 @@ def test_stages_first_last_fixed(check):
     )
     assert document["valid"]
     assert document["stages"] == case["expected"]["checks"]["stages"]
+    assert "(9 - 2 - 1) / (4 - 2) = 3" in document["stages_from"]
+
+
+def test_hsdp_shard_over_four_nodes(check):
+    """Why an explicit mesh: the groups themselves are asked elsewhere."""
+    checks = case_of("hsdp-shard-over-four-nodes")["expected"]["checks"]
+    replicate, shard = checks["mesh"]
+    document = check(
+        "cluster: {node: {gpus: 8}, nodes: 8}\n"
+        f"layout: {{sharding: hsdp, shard_degree: {shard}, dp: 64, framework: torch}}\n"
+    )
+    note = finding_of(document, "sharding/hsdp-mesh")
+    assert (note["numbers"]["replicate"], note["numbers"]["shard"]) == (replicate, shard)
+    assert note["numbers"]["hosts"] == 4
+    assert "HYBRID_SHARD shards over one host, 8 GPUs here) cannot express that" in note["message"]
+    assert "an explicit mesh can" in note["message"]
 
 
 def test_bubble_mbs_vs_m(check):

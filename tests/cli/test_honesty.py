@@ -86,12 +86,11 @@ def test_keys_without_effect_are_listed(job):
     document, _ = mapped(
         job(
             "cluster: dgx-h100 x 2\nlayout: {tp: 8, shard_degree: 2, sharding: zero1}\n"
-            "placement: {launcher: torchrun}\ntraining: {overlap_p2p: true}\n"
+            "placement: {launcher: torchrun}\ntraining: {tp_comm_overlap: true}\n"
         )
     )
     keys = finding_of(document, "job/keys-without-effect")["numbers"]["keys"]
     assert keys == [
-        "training.overlap_p2p",
         "placement.launcher",
         "layout.shard_degree",
     ]

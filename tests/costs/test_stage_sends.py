@@ -120,3 +120,57 @@ def test_hosts_without_a_network_lose_messages(tmp_path):
     found = sends(tmp_path, cluster, tp=8, pp=2)
     assert found.lost == ((0, 1), (1, 0))
     assert not found.send_s.any()
+
+
+def groups(found, pairs):
+    """Return which messages share a link."""
+    shared = {}
+    for a, b in pairs:
+        if found.link[a, b] != NO_LINK:
+            shared.setdefault(int(found.link[a, b]), set()).add((a, b))
+    return sorted(map(sorted, shared.values()))
+
+
+def by_sender(pp):
+    return [sorted([(rank, (rank - 1) % pp), (rank, (rank + 1) % pp)]) for rank in range(pp)]
+
+
+def test_a_nic_faster_than_pcie_is_shared_by_its_sender_alone(tmp_path):
+    # 400 Gbit/s behind PCIe of 40 GB/s: GPU to switch and switch to NIC are equally slow on both
+    # sides. What rank r sends leaves over its own links; what it receives comes over the others.
+    node = {"gpus": 8, "gpu": "H800-SXM", "nics": 8, "nic": "400 Gbit/s", "pcie": "40 GB/s"}
+    cluster = {"node": node | {"gpus_per_switch": 2}, "nodes": 4, "fabric": "rail-optimized"}
+    found = sends(tmp_path, cluster, tp=8, pp=4, sequence_parallel=True)
+    assert found.kind[0][1] == "pcie"
+    assert found.send_s[0, 1] == pytest.approx(A / 8 / 40e9 + PCIE)
+    assert groups(found, neighbours(4)) == by_sender(4)
+
+
+def test_gpus_under_one_pcie_switch_share_what_they_send(tmp_path):
+    # one GPU a stage, all four under one switch: each sends over its own link into the switch
+    found = sends(tmp_path, "pcie-box x 1", tp=1, pp=4, dp=2)
+    assert found.send_s[1, 2] == pytest.approx(4 * 0 + found.send_s[1, 2])
+    one_switch = sends(tmp_path, "pcie-box x 1", tp=1, pp=4, dp=1)
+    assert one_switch.send_s[1, 2] == pytest.approx(A / 32e9 + PCIE)
+    assert groups(one_switch, neighbours(4)) == by_sender(4)
+
+
+def test_both_ways_over_the_link_between_sockets(tmp_path):
+    # stages 0 and 1 (and 2, 3 of the other pipeline) on different sockets: from the first socket to
+    # the second one direction of the link, back the other
+    found = sends(tmp_path, "pcie-box x 1", tp=4, pp=2)
+    assert found.send_s[0, 1] == pytest.approx(4 * A / 22e9 + PCIE)
+    assert groups(found, neighbours(2)) == []
+
+
+def test_direct_links_between_gpus_are_shared_by_nobody(tmp_path):
+    # MI300X: a link of its own from each GPU to each other one, so no two messages meet
+    found = sends(tmp_path, "mi300x x 1", tp=1, pp=8)
+    assert found.kind[0][1] == "xgmi"
+    assert groups(found, neighbours(8)) == []
+
+
+def test_switched_gpus_share_their_own_link_into_the_switch(tmp_path):
+    found = sends(tmp_path, "dgx-h100 x 1", tp=2, pp=4)
+    assert found.kind[0][1] == "nvlink"
+    assert groups(found, neighbours(4)) == by_sender(4)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import InputError
-from meshwright.findings import Severity
+from meshwright.findings import Place, Severity
 from meshwright.job.catalogue import find_model
 from meshwright.job.huggingface import TEXT_PART, read_huggingface_config
 from meshwright.job.huggingface_families import FAMILIES
@@ -143,7 +143,7 @@ def test_a_problem_of_a_nested_part_has_its_place(tmp_path):
 
 
 def test_layers_that_are_not_modelled_are_said():
-    (note,) = model_findings(find_model("jamba-1.5-mini"), "model: jamba")
+    (note,) = model_findings(find_model("jamba-1.5-mini"), Place(subject="model: jamba"))
     assert (note.rule, note.place.subject) == ("model/layers-not-modelled", "model: jamba")
     assert note.numbers == {"kinds": ["Mamba"]}
 

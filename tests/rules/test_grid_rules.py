@@ -78,6 +78,10 @@ NANOTRON = [
         "layout.order",
     ),
 ]
+DEEPSPEED += [
+    ({"pp": 2, "sharding": sharding, "framework": "deepspeed"}, 8, "deepspeed/zero-with-pipeline", "layout.sharding")
+    for sharding in ("zero2", "zero3", "fsdp")
+]  # fmt: skip
 MAXTEXT = [
     ({"ici": {"tensr": 4}}, 8, "maxtext/unknown-axis", "layout.ici"),
     ({"ici": {"data": -1}}, 8, "maxtext/axis-size", "layout.ici"),
@@ -359,14 +363,14 @@ def test_rules_are_told_apart_and_documented():
 @pytest.mark.parametrize(
     ("keys", "slots", "remedy"),
     [
-        ({"tp": 3}, 8, "tp: 1, 2, 4, 8; or a world size of 6 or 9"),
+        ({"tp": 3}, 8, "tp: 1, 2, 4, 8; or world_size: 6 or 9"),
         ({"ep": 3}, 16, "ep: 1, 2, 4, 8; or world_size: 15 of the 16 GPUs"),
         ({"tp": 4, "ep": 4}, 8, "ep: 1, 2; or etp: 1"),
         ({"etp": 3}, 16, "etp: 1, 2, 4, 8; or world_size: 15 of the 16 GPUs"),
         ({"etp": 3, "ep": 5}, 16, "ep: 1 and etp: 1; or world_size: 15 of the 16 GPUs"),
         ({"tp": 4, "dp": 4, "world_size": 32}, None, "dp: 8"),
         ({"tp": 4, "dp": 4, "world_size": 30}, None, "world_size: 16"),
-        ({"tp": 4, "dp": 4}, 8, "dp: 2, or a smaller layout, or more hosts"),
+        ({"tp": 4, "dp": 4}, 8, "dp: 2, or more hosts"),
         ({"tp": 16, "dp": 4}, 8, "a smaller layout, or more hosts"),
         ({"tp": 2, "order": "cp-dp-pp"}, 8, "order: cp-dp-tp-pp, or the place where tp belongs"),
         (

@@ -46,7 +46,7 @@ def test_layers_left_over():
         "splits": splits,
     }
     assert finding.remedy == (
-        "pp 1, 2, 4, 7, 14, 28, or an uneven stage map: stages: [5, 6, 6, 6, 5]"
+        "pp: 1, 2, 4, 7, 14, 28, or an uneven stage map: stages: [5, 6, 6, 6, 5]"
     )
     for split in splits:
         assert _findings(num_layers=28, pp=5, dp=1, stages=tuple(split)) == []
@@ -79,7 +79,7 @@ def test_fixed_ends_that_leave_a_rest_say_so():
 @pytest.mark.parametrize("pp", [33, 40, 1000, 10**9, 2**62])
 def test_more_stages_than_layers(pp):
     [finding] = _findings(pp=pp, dp=1)
-    assert finding.remedy == "pp 1, 2, 4, 8, 16, 32"
+    assert finding.remedy == "pp: 1, 2, 4, 8, 16, 32"
 
 
 def test_degrees_that_are_no_degrees_are_left_to_their_own_rule():

@@ -12,7 +12,7 @@ from meshwright.chain.judge import context_of
 from meshwright.chain.outline import Outline, outline_job
 from meshwright.findings import Finding, has_errors
 from meshwright.job.batch import implied_dp, resolve_batch
-from meshwright.memory.in_flight import interleaved_group, schedule_name
+from meshwright.memory.in_flight import interleaved_group
 from meshwright.origin import Origin
 from meshwright.rules.arithmetic import divisors
 from meshwright.rules.experts import tokens_per_expert
@@ -20,6 +20,7 @@ from meshwright.rules.job import check_rest
 from meshwright.rules.pipeline import PIPELINE_RULES, bubble_fraction
 from meshwright.rules.registry import RuleContext, run_rules
 from meshwright.rules.sequence import sequence_factor, tokens_of_rank
+from meshwright.schedules.names import schedule_name
 
 _PREFIXES = ("batch/", "pipeline/", "sequence/", "experts/", "precision/tokens-multiple")
 _MOST_ROWS = 64
@@ -40,7 +41,8 @@ class TradeOff:
 class BatchPage:
     """What ``batch`` shows; ``None`` where a figure does not follow.
 
-    ``warmup[pp]``: forwards of chunks a pipeline rank runs before its first backward.
+    ``warmup[pp]``: forwards of chunks a pipeline rank runs before it alternates; ``first_forwards``:
+    before its first backward, one more where any are left.
     """
 
     outline: Outline
@@ -51,6 +53,7 @@ class BatchPage:
     schedule: str | None
     bubble_fraction: float | None
     warmup: tuple[int, ...] | None
+    first_forwards: tuple[int, ...] | None
     trade_offs: tuple[TradeOff, ...]
     findings: tuple[Finding, ...]
 
@@ -72,6 +75,7 @@ def batch_page(job: Job) -> BatchPage:
     more = [one for one in check_rest(context) if one.rule.startswith(_PREFIXES)]
     schedule = schedule_name(job.file.training.schedule, layout.vp) if layout.pp > 1 else None
     count = outline.batch.microbatches_per_pass
+    warmup = _warmup(outline, schedule, count)
     return BatchPage(
         outline=outline,
         dp_origin=origin,
@@ -80,7 +84,8 @@ def batch_page(job: Job) -> BatchPage:
         sequence_factor=sequence_factor(context),
         schedule=schedule,
         bubble_fraction=_bubble(outline, schedule, count),
-        warmup=_warmup(outline, schedule, count),
+        warmup=warmup,
+        first_forwards=_first_forwards(outline, schedule, count, warmup),
         trade_offs=_trade_offs(outline, context, schedule),
         findings=(*outline.findings, *more),
     )
@@ -108,10 +113,22 @@ def _warmup(outline: Outline, schedule: str | None, count: int | None) -> tuple[
         return None
     if schedule == "1f1b":
         return tuple(min(count, layout.pp - 1 - rank) for rank in range(layout.pp))
-    ahead = (chunks - 1) * interleaved_group(layout.framework, layout.pp, count)
+    group = outline.job.file.training.microbatch_group
+    group = group or interleaved_group(layout.framework, layout.pp, count)
+    ahead = (chunks - 1) * group
     return tuple(
         min(count * chunks, 2 * (layout.pp - 1 - rank) + ahead) for rank in range(layout.pp)
     )
+
+
+def _first_forwards(
+    outline: Outline, schedule: str | None, count: int | None, warmup: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Return the forwards of every rank before its first backward: 1F1B begins with a forward."""
+    chunks = _chunks(outline, schedule)
+    if warmup is None or chunks is None or not count:
+        return None
+    return tuple(min(one + 1, count * chunks) for one in warmup)
 
 
 def _trade_offs(
@@ -123,13 +140,18 @@ def _trade_offs(
     if chunks is None or batch.global_batch is None or layout.dp < 1 or batch.contradictions:
         return ()
     rows = []
+    open_figures: dict[str, None] = {"num_microbatches": None}
+    if figures.local_batch is None:
+        open_figures["grad_accum"] = None  # it counts microbatches
     sequences = batch.local_batch if figures.local_batch else batch.global_batch // layout.dp
     for micro in divisors(sequences or 1)[:_MOST_ROWS]:
         again = resolve_batch(
             msgspec.structs.replace(
-                figures, micro_batch=micro, num_microbatches=None, global_batch=batch.global_batch
+                figures, micro_batch=micro, **open_figures, global_batch=batch.global_batch
             ),
             layout.dp,
+            layout.framework,
+            layout.pp,
         )
         count = again.microbatches_per_pass
         if count and not again.contradictions:

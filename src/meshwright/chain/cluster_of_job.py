@@ -87,8 +87,12 @@ def cluster_of_job(job: Job, table: RankTable | None) -> Cluster | None:
         return _merge(
             given, job.folder, lambda key: job.place(f"cluster.{key}" if key else "cluster")
         )
-    if is_there(job.folder / given):
-        return load_cluster(job.folder / given)
+    path = job.folder / given
+    if is_there(path):
+        if not path.is_file():
+            message = f"{given[:200]!r} is no file: a cluster file or a preset is meant"
+            raise InputError(Problem(job.place("cluster"), message, remedy="cluster: dgx-h100 x 2"))
+        return load_cluster(path)
     section = ClusterSection(preset=given)
     return _merge(section, job.folder, lambda _key: job.place("cluster"))
 
@@ -123,7 +127,10 @@ def rank_table_of(job: Job) -> RankTable | None:
     if isinstance(ranks, str):
         path = job.folder / ranks
         if not is_there(path):
-            raise InputError(Problem(job.place("placement.ranks"), f"no such file: {ranks}"))
+            raise InputError(Problem(job.place("placement.ranks"), f"no such file: {ranks[:200]}"))
+        if not path.is_file():
+            message = f"{ranks[:200]!r} is no file"
+            raise InputError(Problem(job.place("placement.ranks"), message))
         if path.suffix in (".json", ".yaml", ".yml"):
             return _rank_rows(path)
         return read_rank_table(path)

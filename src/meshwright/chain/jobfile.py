@@ -120,10 +120,13 @@ def job_model(job: Job) -> Model | None:
         raise InputError(Problem(job.place("model"), "names no model", remedy="model: none"))
     path = job.folder / given
     if is_there(path):
+        if not path.is_file():
+            message = f"{given[:200]!r} is no file: a config.json or a name is meant"
+            raise InputError(Problem(job.place("model"), message, remedy="model: llama3-8b"))
         return read_huggingface_config(path)
     try:
         return find_model(given)
     except UnknownModelError as error:
         hint = f"did you mean {' or '.join(error.near)}?" if error.near else None
-        message = f"{given!r} is no model of the catalogue and no file"
+        message = f"{given[:200]!r} is no model of the catalogue and no file"
         raise InputError(Problem(job.place("model"), message, remedy=hint)) from None

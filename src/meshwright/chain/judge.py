@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from meshwright.chain.context import context_of, hardware_of, trying
 from meshwright.chain.outline import Outline
 from meshwright.chain.plan import workload_of
 from meshwright.job.stages import layers_by_stage
@@ -19,11 +16,11 @@ from meshwright.memory.job import JobMemory, job_memory
 from meshwright.placement.place import Placement
 from meshwright.rules.job import check_rest
 from meshwright.rules.memory import check_memory
-from meshwright.rules.registry import Hardware, RuleContext
+from meshwright.rules.told_defaults import narrow_format_notes
+from meshwright.schedules.names import TWO_CHUNKS, schedule_name
 from meshwright.traffic.job import modelled_collectives
 
-_SPREAD = ("tp", "ep")
-"""Axes whose spread over hosts rules ask for."""
+__all__ = ["Judgement", "context_of", "hardware_of", "judge", "memory_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,67 +36,17 @@ def judge(outline: Outline, placement: Placement | None = None) -> Judgement:
     """Add the findings of every other rule to an outline; ``placement`` where ranks have a place."""
     if outline.job.file.groups is not None:
         return Judgement(("groups",), ("layout (groups are given by hand)",), None)
-    outline.findings += check_rest(context_of(outline, placement))
+    outline.findings += check_rest(trying(outline, placement))
     memory = memory_of(outline) if outline.is_legal else None
     if memory is not None:
-        context = RuleContext(outline.layout, outline.job.place)
-        outline.findings += check_memory(memory, fixes(memory), context)
+        outline.findings += check_memory(memory, fixes(memory), trying(outline))
+        outline.findings += narrow_format_notes(outline.job.file.training, outline.job.place)
     stages = None
     if outline.model is not None and min(outline.layout.pp, outline.layout.vp) > 0:
-        stages = layers_by_stage(outline.layout, outline.model.num_layers)
+        folded = schedule_name(outline.job.file.training.schedule) in TWO_CHUNKS
+        stages = layers_by_stage(outline.layout, outline.model.num_layers, folded=folded)
     checked, not_checked = _coverage(outline, memory)
     return Judgement(checked, not_checked, None if stages is None else tuple(stages))
-
-
-def context_of(outline: Outline, placement: Placement | None = None) -> RuleContext:
-    """Return what rules may look at."""
-    file = outline.job.file
-    return RuleContext(
-        layout=outline.layout,
-        place=outline.job.place,
-        slots=outline.num_gpus if outline.cluster is not None else None,
-        model=outline.model,
-        batch=outline.batch,
-        section=file.layout,
-        moe=file.moe,
-        training=file.training,
-        hardware=None if outline.fabric is None else hardware_of(outline, placement),
-    )
-
-
-def hardware_of(outline: Outline, placement: Placement | None = None) -> Hardware:
-    """Return hosts and NVLink domains, and how far groups spread where ranks have a place."""
-    fabric = outline.fabric
-    if fabric is None or not fabric.num_slots:
-        return Hardware()
-    sizes = np.diff(fabric.slot_start)
-    even = bool(sizes[0] > 0 and (sizes == sizes[0]).all())
-    hosts: dict[str, int] = {}
-    islands: dict[str, int] = {}
-    if placement is not None and outline.is_legal:
-        hosts = _spread(outline, fabric.host_of_slot, placement)
-        islands = _spread(outline, fabric.island_of_slot, placement)
-    return Hardware(
-        gpus_per_host=int(sizes[0]) if even else None,
-        domain_gpus=int(np.bincount(fabric.island_of_slot).max()),
-        hosts_of_axis=hosts,
-        islands_of_axis=islands,
-    )
-
-
-def _spread(
-    outline: Outline, domain_of_slot: NDArray[np.integer[Any]], placement: Placement
-) -> dict[str, int]:
-    """Return by axis the most domains that a group has members in."""
-    slots, found = placement.slot_by_rank, {}
-    if len(slots) < outline.layout.world_size or (slots < 0).any():
-        return {}
-    for kind in outline.kinds:
-        if kind.axis not in _SPREAD or kind.axis in found or kind.degree < 2:
-            continue
-        domains = np.sort(domain_of_slot[slots[kind.members()]], axis=1)
-        found[kind.axis] = int((np.diff(domains, axis=1) > 0).sum(axis=1).max()) + 1
-    return found
 
 
 def memory_of(outline: Outline) -> JobMemory | None:
@@ -137,9 +84,20 @@ def _coverage(
         checked.append("NVLink domains")
     else:
         missing.append("NVLink domains (no cluster)")
-    if memory is not None:
+    why = _why_no_memory(outline, memory)
+    if why is None:
         checked.append("memory")
     else:
-        why = "no model" if outline.model is None else "the layout is not legal"
         missing.append(f"memory ({why})")
     return tuple(checked), tuple(missing)
+
+
+def _why_no_memory(outline: Outline, memory: JobMemory | None) -> str | None:
+    """Return why it is not said whether the job fits; ``None`` where it is."""
+    if memory is None:
+        return "no model" if outline.model is None else "the layout is not legal"
+    if memory.missing:
+        return f"no {', '.join(memory.missing)}"
+    if memory.peak is None:
+        return f"activations of {', '.join(memory.work.model.unmodelled_layers)} are not modelled"
+    return "the GPU is not known" if memory.device.capacity_bytes is None else None

@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 
 from meshwright.chain.cluster_of_job import Cluster, cluster_of_job, rank_table_of
+from meshwright.chain.context import trying
 from meshwright.chain.explicit import explicit_kinds
+from meshwright.chain.hosts_of_job import gpus_of_hosts
 from meshwright.chain.jobfile import Job, job_model
 from meshwright.chain.unused_keys import unused_keys
 from meshwright.cluster.fabric import Fabric
@@ -19,12 +21,14 @@ from meshwright.groups.table import group_kinds
 from meshwright.job.batch import Batch, resolve_batch
 from meshwright.job.layout import Layout, resolve_layout
 from meshwright.job.model import Model
+from meshwright.job.model_findings import model_findings
 from meshwright.job.sections import LayoutSection
 from meshwright.placement.rank_table import RankTable, check_table
 from meshwright.rules.grid import check_grid
 from meshwright.rules.job import check_job_rules
 from meshwright.rules.registry import RuleContext
 from meshwright.rules.told import framework_notes
+from meshwright.schedules.left_out import chunks_left_out
 
 
 @dataclass(slots=True)
@@ -42,6 +46,8 @@ class Outline:
     table: RankTable | None
     kinds: list[GroupKind] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    hosts_gpus: int | None = None
+    """GPUs of the hosts that the job names, where it names some."""
 
     @property
     def fabric(self) -> Fabric | None:
@@ -50,7 +56,9 @@ class Outline:
 
     @property
     def num_gpus(self) -> int:
-        """GPUs the job has (0 without a cluster)."""
+        """GPUs the job has (0 without a cluster): of its hosts, else of the cluster or its allocation."""
+        if self.hosts_gpus is not None:
+            return self.hosts_gpus
         return self.cluster.num_gpus if self.cluster is not None else 0
 
     @property
@@ -65,17 +73,24 @@ def outline_job(job: Job) -> Outline:
     table = rank_table_of(job)
     cluster = cluster_of_job(job, table)
     gpus = cluster.num_gpus if cluster is not None else None
+    named = gpus_of_hosts(job, cluster.fabric) if cluster is not None else None
+    gpus = gpus if named is None else named
     explicit = job.file.groups is not None
     slots = cluster.fabric.num_slots if cluster is not None else None
     section = _whole_cluster(job, slots) if explicit else job.file.layout
     layout = resolve_layout(
-        section, len(table.hosts) if table is not None else gpus, _gpus_per_host(cluster)
+        section,
+        len(table.hosts) if table is not None else gpus,
+        _gpus_per_host(cluster),
+        chunks_left_out(section.framework, job.file.training.schedule),
     )
-    batch = resolve_batch(job.file.batch, layout.dp)
-    outline = Outline(job, layout, model, batch, cluster, table)
-    context = RuleContext(layout, job.place, slots if explicit else gpus)
+    batch = resolve_batch(job.file.batch, layout.dp, layout.framework, layout.pp)
+    outline = Outline(job, layout, model, batch, cluster, table, hosts_gpus=named)
+    context = RuleContext(layout, job.place, slots) if explicit else trying(outline)
     outline.findings += check_grid(context)
     outline.findings += check_job_rules(context, model, batch)
+    if model is not None:
+        outline.findings += model_findings(model, job.place("model"))
     outline.findings += unused_keys(job, layout)
     if table is not None:
         outline.findings += check_table(table, layout.world_size, job.place("placement.ranks"))
@@ -89,7 +104,8 @@ def outline_job(job: Job) -> Outline:
         ]
     else:
         outline.kinds = group_kinds(layout)
-        outline.findings += framework_notes(layout, section.framework_version, job.place)
+        per_host = _gpus_per_host(cluster)
+        outline.findings += framework_notes(layout, section.framework_version, job.place, per_host)
     return outline
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.chain.context import context_of
+from meshwright.chain.kinds_of_job import add_training_kinds
 from meshwright.chain.outline import Outline
 from meshwright.cluster.assembly.merging import MAX_NAMED
 from meshwright.cluster.fabric import Fabric
@@ -34,9 +36,11 @@ from meshwright.rules.told import (
     given_notes,
     mesh_notes,
     traffic_notes,
+    unjudged_errors,
     unused_notes,
     vocabulary_notes,
 )
+from meshwright.schedules.names import TWO_CHUNKS, schedule_name
 from meshwright.traffic.collective import Collective
 from meshwright.traffic.job import (
     collectives_without_model,
@@ -84,6 +88,7 @@ class Proposed:
 def plan_job(outline: Outline) -> Plan:
     """Route a legal job. Raises ``InputError`` without a cluster or with unknown hosts."""
     job, fabric = outline.job, outline.fabric
+    add_training_kinds(outline)
     if fabric is None:
         message = "the job names no cluster, so there is nothing to route over"
         raise InputError(Problem(job.place("cluster"), message, remedy="cluster: dgx-h100 x 2"))
@@ -154,10 +159,11 @@ def workload_of(outline: Outline) -> Workload | None:
     """Return what traffic is made from; ``None`` without a model."""
     if outline.model is None:
         return None
-    layers = layers_by_stage(outline.layout, outline.model.num_layers)
+    file = outline.job.file
+    folded = schedule_name(file.training.schedule) in TWO_CHUNKS
+    layers = layers_by_stage(outline.layout, outline.model.num_layers, folded=folded)
     if layers is None:
         return None  # a rule has said so
-    file = outline.job.file
     return Workload(
         model=outline.model,
         layout=outline.layout,
@@ -175,6 +181,7 @@ def _collectives(outline: Outline) -> list[Collective]:
     if work is not None:
         found = modelled_collectives(work)
         outline.findings += default_notes(work, outline.job.place)
+        outline.findings += unjudged_errors(context_of(outline))
         outline.findings += assumed_notes(work, outline.job.place)
     elif file.groups is not None:
         found = []
@@ -259,9 +266,11 @@ def _order_of(axis: str) -> int:
         "intra_edp",
         "inter_edp",
         "pp",
+        "pp_mirror",
         "embedding",
     )
-    return names.index(axis) if axis in names else len(names)
+    base = axis.split("/", maxsplit=1)[0]
+    return names.index(base) if base in names else len(names)
 
 
 def _propose(outline: Outline, routes: Sequence[AxisRoute], ground: Ground) -> Proposed | None:

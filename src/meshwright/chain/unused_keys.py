@@ -9,7 +9,6 @@ from meshwright.job.layout import Layout
 
 _NOT_YET = (
     "layout.kv_replication",
-    "training.overlap_p2p",
     "placement.launcher",
     "placement.command",
     "placement.env",
@@ -56,9 +55,6 @@ def _beside_others(job: Job, layout: Layout) -> dict[str, str]:
                 found[f"placement.{key}"] = "members of explicit groups name their GPUs"
     elif placement.ranks is not None and placement.hosts is not None:
         found["placement.hosts"] = "placement.ranks says it"
-    if job.file.training.precision in ("fp8", "mxfp8", "nvfp4"):
-        precision = job.file.training.precision
-        found["training.precision"] = f"{precision} is counted as bf16 on the wire and in memory"
     return found | _fabric_keys(job)
 
 

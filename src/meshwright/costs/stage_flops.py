@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.job.flops import PASSES, flops_per_token
 from meshwright.job.layer_flops import layer_work
-from meshwright.job.stages import layers_held
+from meshwright.job.stages import chunks_of, layers_held
 from meshwright.traffic.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -63,16 +63,7 @@ def chain_layers(work: Workload, rank_of_stage: Sequence[int] | Ints) -> list[tu
     divided evenly over its stages, the first of them take what is over.
     """
     ranks = [int(rank) for rank in rank_of_stage]
-    held = np.bincount(ranks, minlength=len(work.stage_layers)).tolist()
-    parts = [
-        iter(_divided(count, chunks)) for count, chunks in zip(work.stage_layers, held, strict=True)
-    ]
-    return layers_held([next(parts[rank]) for rank in ranks])
-
-
-def _divided(count: int, chunks: int) -> list[int]:
-    each, over = divmod(count, chunks)
-    return [each + (chunk < over) for chunk in range(chunks)]
+    return layers_held(chunks_of(work.layout, work.stage_layers, ranks))
 
 
 def layer_flops(work: Workload) -> LayerFlops:

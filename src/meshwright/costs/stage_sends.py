@@ -7,6 +7,7 @@ on the way, bytes over its stated rate, and the latency of the hop: a lower boun
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.links import LATENCY_S
 from meshwright.costs.bound import busy_s
+from meshwright.costs.stage_ways import WayCollector
 from meshwright.groups.grid import Ranks
-from meshwright.routes.loads import LoadCollector
 from meshwright.routes.patterns import transfer
 
 Floats = NDArray[np.float64]
@@ -32,8 +33,8 @@ class StageSends:
     """Messages between pipeline ranks.
 
     ``send_s[pp, pp]``: 0 where two ranks are not neighbours; ``link[pp, pp]``: messages with the same
-    number share their slowest link, -1 for one that shares it with none; of a link into the network
-    and one out of it that are equally slow the one into it counts. ``kind[pp, pp]``: kind of the
+    number share their slowest link, -1 for one that shares it with none; of links that are equally
+    slow those count that lead away from the sender (``stage_ways.py``). ``kind[pp, pp]``: kind of the
     slowest link, ``""`` where there is none. ``lost``: pairs that no path of known rate joins.
     """
 
@@ -79,7 +80,7 @@ def stage_sends(
     kind = [[""] * pp for _ in range(pp)]
     busiest, lost = {}, []
     for a, b in pairs:
-        collector = LoadCollector(fabric)
+        collector = WayCollector(fabric)
         size = np.full(len(members), float(message_bytes))
         transfer(slot_by_rank[members[:, a]], slot_by_rank[members[:, b]], size, collector)
         busy = busy_s(collector.load_bytes(), fabric)
@@ -89,7 +90,9 @@ def stage_sends(
         if not is_rated:
             continue
         slowest = int(np.nanargmax(busy))
-        busiest[a, b] = _on_the_way_out(np.flatnonzero(busy >= busy[slowest] * _AS_BUSY), fabric)
+        as_busy = busy >= busy[slowest] * _AS_BUSY
+        out = as_busy & collector.outward()
+        busiest[a, b] = np.flatnonzero(out if out.any() else as_busy)
         kind[a][b] = fabric.links.classes[int(fabric.links.class_of_link[slowest])].kind
         send_s[a, b] = busy[slowest] + hop_s(kind[a][b])
     for pair, number in _shared(busiest).items():
@@ -102,29 +105,22 @@ def hop_s(kind: str) -> float:
     return 2 * LATENCY_S["nic" if kind == "fabric" else kind]
 
 
-def _on_the_way_out(links: Ints, fabric: Fabric) -> Ints:
-    """Return the links that lead away from the sender, where there are any among these.
-
-    A message fills one link of its way; were both ends taken, all stages of a pipeline would seem to
-    share one link, each with the next.
-    """
-    back = np.array([one.direction in ("in", "down") for one in fabric.links.classes])
-    out = links[~back[fabric.links.class_of_link[links]]]
-    return out if len(out) else links
-
-
 def _shared(busiest: dict[tuple[int, int], Ints]) -> dict[tuple[int, int], int]:
-    """Return a number for each link that several pairs have as their slowest."""
-    number: dict[tuple[int, int], int] = {}
-    found: list[tuple[set[int], list[tuple[int, int]]]] = []
-    for pair, links in busiest.items():
-        mine, pairs = set(links.tolist()), [pair]
-        for other in [one for one in found if one[0] & mine]:
-            found.remove(other)
-            mine |= other[0]
-            pairs += other[1]
-        found.append((mine, pairs))
-    for index, (_, pairs) in enumerate(sorted(found, key=lambda one: min(one[1]))):
-        if len(pairs) > 1:
-            number |= dict.fromkeys(pairs, index)
-    return number
+    """Return a number for each link that several pairs have among their slowest.
+
+    A message has one number: of its links the one that most messages share (then the lowest), so that
+    two messages are never said to share a link because a third shares one with each.
+    """
+    left = {pair: set(links.tolist()) for pair, links in busiest.items()}
+    groups: list[list[tuple[int, int]]] = []
+    while True:
+        count = Counter(link for links in left.values() for link in links)
+        most = max(count.values(), default=0)
+        if most < 2:
+            break
+        link = min(one for one, times in count.items() if times == most)
+        groups.append([pair for pair, links in left.items() if link in links])
+        for pair in groups[-1]:
+            del left[pair]
+    ordered = enumerate(sorted(groups, key=min))
+    return {pair: number for number, pairs in ordered for pair in pairs}

@@ -73,7 +73,8 @@ def resolve_batch(section: BatchSection, dp: int, framework: str = "", pp: int =
     plain = _resolved(known, dp)
     full = _resolved(_with_defaults(known, plain, framework, pp), dp)
     if framework == "torchtitan" and pp == 1 and known.local_batch is None and full["micro_batch"]:
-        full |= {"local_batch": full["micro_batch"], "grad_accum": full["num_microbatches"]}
+        passes = known.grad_accum or full["num_microbatches"]  # what is given stays
+        full |= {"local_batch": full["micro_batch"], "grad_accum": passes}
     contradictions = [*_one_forward(section, framework, pp), *_contradictions(known, dp)]
     if not contradictions:
         contradictions += _uneven_pass(section, full["micro_batch"])

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from meshwright.job.layout import Layout
 
 
-def layers_by_stage(
-    layout: Layout, num_layers: int, *, folded: bool = False
-) -> list[int] | None:
+def layers_by_stage(layout: Layout, num_layers: int, *, folded: bool = False) -> list[int] | None:
     """Return the number of layers of every rank of a pipeline; ``None`` when they cannot be divided so.
 
     See ``layers_by_chunk``; a rank holds all its chunks.
@@ -23,7 +21,9 @@ def layers_by_stage(
     if chain is None:
         return None
     held = [0] * layout.pp
-    for rank, layers in zip(ranks_of_chain(layout.pp, len(chain), folded=folded), chain, strict=True):
+    for rank, layers in zip(
+        ranks_of_chain(layout.pp, len(chain), folded=folded), chain, strict=True
+    ):
         held[rank] += layers
     return held
 

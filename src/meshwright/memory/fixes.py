@@ -170,7 +170,7 @@ def _layouts(work: Workload) -> Iterator[_Change]:
     if layout.stages is None and layout.edp % 2 == 0:
         changes = {"pp": pp, "edp": layout.edp // 2}
         other_layout = msgspec.structs.replace(layout, pp=pp)
-        counts = layers_by_stage(other_layout, model.num_layers)
+        counts = layers_by_stage(other_layout, model.num_layers, folded=work.is_folded)
         if counts is not None:
             cost = "a larger bubble"
             moved = replace(_with(work, changes), stage_layers=tuple(counts))

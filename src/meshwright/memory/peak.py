@@ -99,7 +99,7 @@ def in_flight_of(work: Workload) -> InFlight:
     if layout.pp == 1:  # no pipeline: one microbatch after the other
         return in_flight("1f1b", 1, count)
     name = schedule_name(work.training.schedule, layout.vp) or "1f1b"
-    group = interleaved_group(layout.framework, layout.pp, count)
+    group = work.training.microbatch_group or interleaved_group(layout.framework, layout.pp, count)
     convention = "torch" if layout.framework in MESH else "megatron"
     found = in_flight(name, layout.pp, count, layout.vp, group, convention)
     if work.is_opposed:

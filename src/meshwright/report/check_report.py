@@ -57,7 +57,9 @@ def check_text(outline: Outline, judgement: Judgement, nearest: Nearest) -> str:
     parts += [text] if text else []
     if judgement.stages is not None and 1 < len(judgement.stages) <= _LISTED_STAGES:
         listed = ", ".join(map(str, judgement.stages))
-        parts.append(paragraph(f"Layers by stage: {listed}; {_divided(outline, judgement.stages)}."))
+        parts.append(
+            paragraph(f"Layers by stage: {listed}; {_divided(outline, judgement.stages)}.")
+        )
     if not outline.is_legal:
         parts += [paragraph(text) for text in _nearest_text(outline, nearest)]
     checked = f"Checked: {', '.join(judgement.checked)}."
@@ -71,8 +73,8 @@ def _divided(outline: Outline, stages: Sequence[int]) -> str:
     """Return the arithmetic by which the layers went to the stages."""
     layout, total = outline.layout, sum(stages)
     if layout.stages is not None:
-        each = "chunk" if len(layout.stages) > layout.pp else "rank"
-        return f"as the stage map says, one entry a {each}"
+        entry = "chunk" if len(layout.stages) > layout.pp else "rank"
+        return f"as the stage map says, one entry a {entry}"
     ends = [one for one in (layout.first_stage_layers, layout.last_stage_layers) if one is not None]
     if ends and len(stages) > len(ends):
         less = "".join(f" - {one}" for one in ends)
@@ -84,10 +86,8 @@ def _divided(outline: Outline, stages: Sequence[int]) -> str:
     of = f"{layout.pp}" if layout.vp == 1 else f"({layout.pp} × {layout.vp})"
     if layout.framework == "torchtitan" and chunks > 1:
         each, over = divmod(total + 2, chunks)
-        return (
-            f"torchtitan counts embedding and output as a layer each: ({total} + 2) / {of} = {each}, {over} over, "
-            "which the first stages take"
-        )
+        rest = f", {over} over, which the first stages take" if over else ""
+        return f"torchtitan counts embedding and output as a layer each: ({total} + 2) / {of} = {each}{rest}"
     return f"{total} / {of} = {total // chunks} a {'stage' if layout.vp == 1 else 'chunk'}"
 
 

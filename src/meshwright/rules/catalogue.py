@@ -33,6 +33,8 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     severity: str
     summary: str
     remedy: str
+    source: str = "meshwright"
+    """Where it was seen or read: repo and path, or the thread; else our own judgement."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +113,7 @@ def _of_finding(one: Told, file: _File) -> Known:
         id=one.id,
         severity=one.severity,
         summary=one.summary,
-        source="meshwright",
+        source=one.source,
         frameworks=(),
         versions="all",
         arises=file.prefixes[one.id.split("/")[0]],

@@ -8,9 +8,12 @@ from meshwright.findings import Severity
 from meshwright.groups.deepspeed import expert_convention
 from meshwright.rules.arithmetic import nearest_divisors
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree_of, first_that_hold
 
 _GROUPS = "deepspeedai/DeepSpeed deepspeed/utils/groups.py"
 _ONLY = ("deepspeed",)
+_GRADIENTS_SHARDED = ("zero2", "zero3", "fsdp")
+"""ZeRO stages from ``ZeroStageEnum.gradients`` on; fsdp is stage 3 by another name."""
 
 
 @rule("deepspeed/experts-divide", source=f"{_GROUPS} _ensure_divisibility", frameworks=_ONLY)
@@ -26,7 +29,7 @@ def experts_divide(context: RuleContext) -> Iterator[Violation]:
         "layout.ep",
         f"ep {layout.ep} does not divide {what}.",
         {"ep": layout.ep, "ranks": ranks},
-        f"ep: {nearest_divisors(ranks, layout.ep)}",
+        degree_of(context, "ep", ranks, layout.ep),
     )
 
 
@@ -108,6 +111,28 @@ def sequence_with_model(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(
+    "deepspeed/zero-with-pipeline",
+    source="deepspeedai/DeepSpeed deepspeed/runtime/pipe/engine.py PipelineEngine.__init__ (assertion)",
+    frameworks=_ONLY,
+)
+def zero_with_pipeline(context: RuleContext) -> Iterator[Violation]:
+    """The pipeline engine takes ZeRO stage 1 at most."""
+    layout = context.layout
+    if layout.pp <= 1 or layout.sharding not in _GRADIENTS_SHARDED:
+        return
+    without: dict[str, object] = {"layout.pp": 1}
+    if "dp" not in layout.assumed:
+        without["layout.dp"] = layout.dp * layout.pp
+    yield Violation(
+        "layout.sharding",
+        f"sharding {layout.sharding} with pp {layout.pp}: DeepSpeed's pipeline engine refuses a ZeRO stage that "
+        "shards gradients (2, 3); it takes none or stage 1.",
+        {"sharding": layout.sharding, "pp": layout.pp},
+        first_that_hold(context, [{"layout.sharding": "zero1"}, without]),
+    )
+
+
+@rule(
     "deepspeed/expert-order",
     source=f"{_GROUPS} (stages are blocks of W/pp ranks, tp is the fastest)",
     frameworks=_ONLY,
@@ -160,16 +185,72 @@ def hpz_needs_zero3(context: RuleContext) -> Iterator[Violation]:
             f"zero_hpz_partition_size {layout.zero_hpz_partition_size} with sharding {layout.sharding}: "
             "only ZeRO stage 3 makes and uses these groups.",
             {"sharding": layout.sharding},
-            "sharding: zero3",
+            first_that_hold(
+                context,
+                [{"layout.sharding": "zero3"}, {"layout.zero_hpz_partition_size": None}],
+                most=1,
+            ),
         )
 
 
+_AUTO_TP = "deepspeedai/DeepSpeed deepspeed/module_inject/tp_shard.py get_shard_size"
+
+
+@rule(
+    "deepspeed/heads-fewer-than-tp", source=_AUTO_TP, versions="DeepSpeed 0.19.8", frameworks=_ONLY
+)
+def heads_fewer_than_tp(context: RuleContext) -> Iterator[Violation]:
+    """Every tp rank gets a key/value head."""
+    model, tp = context.model, context.layout.tp
+    if model is None or model.is_mla or tp <= model.kv_heads:
+        return
+    yield Violation(
+        "layout.tp",
+        f"{model.kv_heads} KV heads over tp {tp}: AutoTP cuts attention by KV heads, so {tp - model.kv_heads} "
+        "ranks would get none; Megatron-DeepSpeed refuses it too.",
+        {"kv_heads": model.kv_heads, "tp": tp, "without": tp - model.kv_heads},
+        degree_of(context, "tp", model.kv_heads, tp),
+    )
+
+
+@rule(
+    "deepspeed/heads-uneven",
+    source=f"{_AUTO_TP}; deepspeedai/Megatron-DeepSpeed megatron/core/utils.py divide; deepspeedai/DeepSpeed#3634",
+    severity=Severity.WARNING,
+    versions="DeepSpeed 0.19.8",
+    frameworks=_ONLY,
+)
+def heads_uneven(context: RuleContext) -> Iterator[Violation]:
+    """Tp divides the key/value heads, else some ranks hold one more."""
+    model, tp = context.model, context.layout.tp
+    if model is None or tp < 1 or tp > model.kv_heads or model.kv_heads % tp == 0:
+        return
+    least, rest = divmod(model.kv_heads, tp)
+    group = model.heads // model.kv_heads
+    yield Violation(
+        "layout.tp",
+        f"{model.kv_heads} KV heads (each with {group} query heads) over tp {tp}: AutoTP gives {rest} ranks "
+        f"{least + 1} and the others {least}, and the largest sets the pace. Megatron-DeepSpeed refuses it.",
+        {
+            "kv_heads": model.kv_heads,
+            "heads": model.heads,
+            "tp": tp,
+            "most": least + 1,
+            "ranks": rest,
+        },
+        degree_of(context, "tp", model.kv_heads, tp),
+    )
+
+
+DEEPSPEED_MODEL_RULES: tuple[Rule, ...] = (heads_fewer_than_tp, heads_uneven)
+"""Rules of DeepSpeed that need the model."""
 DEEPSPEED_RULES: tuple[Rule, ...] = (
     experts_divide,
     expert_tensor_size,
     mp_mode,
     data_before_expert,
     sequence_with_model,
+    zero_with_pipeline,
     expert_order,
     hpz_divides,
     hpz_needs_zero3,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.findings import Severity
-from meshwright.rules.arithmetic import divisors, nearest_divisors, nearest_values
+from meshwright.rules.arithmetic import divisors, nearest_divisors
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree
 from meshwright.rules.sequence import splits_sequence, tokens_of_rank
 
 _CONFIG = "NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py"
@@ -21,14 +22,17 @@ def experts_divide(context: RuleContext) -> Iterator[Violation]:
     if model is None or ep <= 1 or (model.experts and model.experts % ep == 0):
         return
     if not model.experts:
-        message, remedy = f"ep {ep}, and {model.name} has no experts.", "leave ep out"
+        of_axes = "ep" in context.layout.assumed  # MaxText: ici or dcn says it
+        remedy = "expert: 1 in ici and dcn" if of_axes else "leave ep out"
+        message = f"ep {ep}, and {model.name} has no experts."
         legal = [1]
     else:
         message = f"{model.experts} experts over ep {ep} leave {model.experts % ep} over."
         legal = _legal_ep(context, model.experts)
-        remedy = f"ep: {nearest_values(legal, ep)}"
+        remedy = degree(context, "ep", legal, ep)
+    key = "ici" if "ep" in context.layout.assumed else "ep"
     yield Violation(
-        "layout.ep",
+        f"layout.{key}",
         message,
         {"experts": model.experts, "ep": ep, "legal": legal},
         remedy,

@@ -7,21 +7,31 @@ from collections.abc import Iterator
 
 from meshwright.findings import Severity
 from meshwright.job.model import Model
-from meshwright.rules.arithmetic import divisors, nearest_divisors, nearest_values
+from meshwright.rules.arithmetic import divisors
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree, degree_of
 from meshwright.rules.versions import KV_DIVISOR, megatron_release, release_text
 
 _CONFIG = "NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py"
 _DIVIDE = "NVIDIA/Megatron-LM megatron/core/utils.py divide"
+_NANOTRON = (
+    "huggingface/nanotron src/nanotron/models/llama.py CausalSelfAttention, "
+    "src/nanotron/config/config.py Config.__post_init__"
+)
+JAX_EVEN = "jax-ml/jax jax/_src/pjit.py pjit_check_aval_sharding (jax-ml/jax#27808)"
+"""Why MaxText takes no uneven shard: its state is made by a jit with these output shardings."""
+WHOLE_HEADS = ("megatron", "torch", "torchtitan", "nanotron", "maxtext")
+"""Frameworks that cut heads evenly or not at all; DeepSpeed's AutoTP has rules of its own."""
+COPY_KV = ("torch", "torchtitan")
+"""Frameworks beside which a user's own code may copy KV heads."""
 _LISTED = 32
 
 
-def output_groups(model: Model) -> int:
-    """Return the groups of the output projection (0: one projection)."""
-    return int(getattr(model, "output_groups", 0))
-
-
-@rule("heads/divide-tp", source=f"{_CONFIG}; deepspeedai/DeepSpeed#3634")
+@rule(
+    "heads/divide-tp",
+    source=f"{_CONFIG}; {_NANOTRON}; {JAX_EVEN}; deepspeedai/DeepSpeed#3634",
+    frameworks=WHOLE_HEADS,
+)
 def heads_divide(context: RuleContext) -> Iterator[Violation]:
     """Tp divides the attention heads."""
     model, tp = context.model, context.layout.tp
@@ -43,13 +53,14 @@ def heads_divide(context: RuleContext) -> Iterator[Violation]:
             "usable": usable[:_LISTED],
             "paddable": False,
         },
-        f"tp: {nearest_values(usable, tp)}, and another axis for the other ranks",
+        f"{degree(context, 'tp', usable, tp)}, and another axis for the other ranks",
     )
 
 
 @rule(
     "heads/kv-divide-tp",
-    source=f"{_CONFIG}; huggingface/transformers#48307",
+    source=f"{_CONFIG}; {_NANOTRON}; {JAX_EVEN}; huggingface/transformers#48307",
+    frameworks=WHOLE_HEADS,
     versions="megatron-core 0.16 on: tp may also be a multiple of the KV heads; before: a divisor only",
 )
 def kv_heads_divide(context: RuleContext) -> Iterator[Violation]:
@@ -61,7 +72,7 @@ def kv_heads_divide(context: RuleContext) -> Iterator[Violation]:
     per_rank, rest = divmod(columns, layout.tp)
     legal = [tp for tp in divisors(model.heads) if not _kv_breaks(context, model, tp)]
     message = (
-        f"{model.kv_heads} KV heads × {model.head_dim} = {columns} columns over tp {layout.tp}: "
+        f"{model.kv_heads} KV head{'s' if model.kv_heads > 1 else ''} × {model.head_dim} = {columns} columns over tp {layout.tp}: "
         + (f"{per_rank} a rank" if not rest else f"{per_rank} a rank and {rest} over")
         + f", which is no whole number of heads of {model.head_dim}."
     )
@@ -79,9 +90,9 @@ def kv_heads_divide(context: RuleContext) -> Iterator[Violation]:
         numbers |= {"tokens": tokens, "elements": elements}
     yield Violation(
         "layout.tp",
-        f"{message} {_kv_rule(context)}",
+        f"{message} {_kv_rule(context, model)}",
         numbers,
-        f"tp: {nearest_values(legal, layout.tp)}{_kv_remedy(context, model)}",
+        f"{degree(context, 'tp', legal, layout.tp)}{_kv_remedy(context, model)}",
     )
 
 
@@ -92,39 +103,104 @@ def _tokens(context: RuleContext) -> int | None:
     return batch.micro_batch * batch.seq_len
 
 
-def _replicates(context: RuleContext) -> bool:
-    """Tell whether tp may exceed the KV heads."""
-    if context.layout.framework == "megatron":
-        return megatron_release(context) >= KV_DIVISOR
-    return (context.section.kv_replication or 1) > 1
+def copies_of_kv(context: RuleContext) -> int:
+    """Return how often each KV head is there by the user's own code (``kv_replication``)."""
+    read = context.layout.framework in COPY_KV
+    return (context.section.kv_replication or 1) if read else 1
+
+
+def kv_heads_break(keys: int, ranks: int, copies: int) -> bool:
+    """Tell whether KV heads cannot be cut over ranks.
+
+    Either whole heads lie on a rank, or a head on several, and then its copies fill them evenly.
+    """
+    if keys % ranks == 0:
+        return False
+    return ranks % keys != 0 or copies % (ranks // keys) != 0
 
 
 def _kv_breaks(context: RuleContext, model: Model, tp: int) -> bool:
-    if model.kv_heads % tp == 0:
-        return False
-    return not (_replicates(context) and tp % model.kv_heads == 0)
+    if context.layout.framework == "megatron" and megatron_release(context) >= KV_DIVISOR:
+        return model.kv_heads % tp != 0 and tp % model.kv_heads != 0
+    return kv_heads_break(model.kv_heads, tp, copies_of_kv(context))
 
 
-def _kv_rule(context: RuleContext) -> str:
+def _kv_rule(context: RuleContext, model: Model) -> str:
+    elsewhere = (
+        f"Megatron-Core {release_text(KV_DIVISOR).split()[-1]} on copies KV heads itself, so that tp may be a "
+        "multiple of them."
+    )
     if context.layout.framework == "megatron":
-        release = release_text(megatron_release(context))
+        release = megatron_release(context)
+        if release >= KV_DIVISOR:
+            return f"{release_text(release)} takes multiples and divisors of the KV heads."
+        return f"{release_text(release)} takes divisors of the KV heads only. {elsewhere}"
+    copies = copies_of_kv(context)
+    if copies > 1:
         return (
-            f"{release} takes multiples and divisors of the KV heads."
-            if _replicates(context)
-            else f"{release} takes divisors of the KV heads only; 0.16 on takes multiples too."
+            f"With kv_replication {copies} there are {model.kv_heads} × {copies} = {model.kv_heads * copies} KV "
+            "heads: tp divides the KV heads, or is a multiple of them whose copies fill the ranks evenly."
         )
-    if _replicates(context):
-        return "With KV replication tp may be a multiple of the KV heads."
-    return "Loading may pass; attention then fails. This framework copies no KV heads."
+    return f"Loading may pass; attention then fails. This framework copies no KV heads. {elsewhere}"
 
 
 def _kv_remedy(context: RuleContext, model: Model) -> str:
-    if context.layout.framework == "megatron" or context.layout.tp % model.kv_heads:
+    tp = context.layout.tp
+    if context.layout.framework not in COPY_KV or tp % model.kv_heads or model.heads % tp:
         return ""
-    return f"; or kv_replication: {context.layout.tp // model.kv_heads} where the framework copies KV heads"
+    return f"; or kv_replication: {tp // model.kv_heads} where the framework copies KV heads"
 
 
-@rule("heads/query-width", source=_DIVIDE)
+@rule(
+    "heads/kv-copied",
+    source=_CONFIG,
+    severity=Severity.NOTE,
+    frameworks=("megatron",),
+    versions="megatron-core 0.16 on",
+)
+def kv_copied(context: RuleContext) -> Iterator[Violation]:
+    """Megatron copies KV heads where tp is a multiple of them."""
+    model, tp = context.model, context.layout.tp
+    if model is None or model.is_mla or tp <= model.kv_heads or _kv_breaks(context, model, tp):
+        return
+    ranks = tp // model.kv_heads
+    yield Violation(
+        "layout.tp",
+        f"tp {tp} over {model.kv_heads} KV head{'s' if model.kv_heads > 1 else ''}: "
+        f"{release_text(megatron_release(context))} puts a copy of each on {ranks} ranks. Releases before 0.16 take "
+        "divisors only, and so do frameworks that copy none.",
+        {"kv_heads": model.kv_heads, "tp": tp, "ranks_of_a_head": ranks},
+        f"tp: {model.kv_heads}, if no copies are wanted",
+    )
+
+
+@rule(
+    "heads/kv-copies-unread",
+    source=f"{_CONFIG}; job/sections.py",
+    severity=Severity.NOTE,
+)
+def kv_copies_unread(context: RuleContext) -> Iterator[Violation]:
+    """A framework that copies KV heads itself, or never, does not read kv_replication."""
+    copies, layout = context.section.kv_replication or 1, context.layout
+    by_ulysses = layout.cp > 1 and layout.framework != "megatron"
+    if copies < 2 or layout.framework in COPY_KV or by_ulysses:
+        return
+    assumed = " (assumed: the job names none)" if "framework" in layout.assumed else ""
+    how = "copies no KV heads"
+    if layout.framework == "megatron":
+        how = (
+            "copies KV heads by itself where tp is a multiple of them (from 0.16 on), and none for Ulysses "
+            "(cp_kind a2a)"
+        )
+    yield Violation(
+        "layout.kv_replication",
+        f"kv_replication {copies} is not read: framework {layout.framework}{assumed} {how}.",
+        {"kv_replication": copies, "framework": layout.framework},
+        "framework: torch, where your own code copies KV heads; else leave kv_replication out",
+    )
+
+
+@rule("heads/query-width", source=f"{_DIVIDE}; {JAX_EVEN}", frameworks=WHOLE_HEADS)
 def query_width(context: RuleContext) -> Iterator[Violation]:
     """Tp divides the width of all query heads together."""
     model, tp = context.model, context.layout.tp
@@ -137,21 +213,37 @@ def query_width(context: RuleContext) -> Iterator[Violation]:
             f"query width {model.heads} × {model.head_dim} = {width} over tp {tp} leaves {width % tp} "
             "over; it follows from the heads.",
             {"width": width, "tp": tp, "remainder": width % tp, "paddable": False},
-            f"tp: {nearest_divisors(model.heads, tp)}",
+            degree_of(context, "tp", model.heads, tp),
         )
 
 
-@rule("heads/output-groups", source="sgl-project/sglang#31799")
+@rule(
+    "heads/output-groups",
+    source="sgl-project/sglang#31799; huggingface/transformers models/deepseek_v4 DeepseekV4GroupedLinear",
+)
 def output_groups_divide(context: RuleContext) -> Iterator[Violation]:
     """Tp divides the groups of the output projection."""
     model, tp = context.model, context.layout.tp
-    groups = 0 if model is None else output_groups(model)
+    groups = 0 if model is None else model.output_groups
     if groups and tp > 0 and groups % tp:
+        assert model is not None
+        most = math.gcd(model.heads, groups)
+        world = context.layout.world_size
+        filling = [one for one in divisors(most) if world > 0 and world % one == 0]
         yield Violation(
             "layout.tp",
-            f"{groups} output groups over tp {tp} leave {groups % tp} over.",
-            {"output_groups": groups, "tp": tp, "remainder": groups % tp, "paddable": False},
-            f"tp: {nearest_divisors(groups, tp)}",
+            f"{groups} output groups over tp {tp} leave {groups % tp} over. With {model.heads} heads, tp of the "
+            f"attention divides gcd({model.heads}, {groups}) = {most}; on {world} ranks it is "
+            f"{', '.join(map(str, filling))}.",
+            {
+                "output_groups": groups,
+                "tp": tp,
+                "remainder": groups % tp,
+                "paddable": False,
+                "max_attention_tp": most,
+                "attention_tp": filling,
+            },
+            degree_of(context, "tp", groups, tp),
         )
 
 
@@ -170,17 +262,17 @@ def mlp_widths(context: RuleContext) -> list[tuple[str, str, int, int]]:
         widths.append(("moe_ffn", "etp" if layout.etp > 1 else "tp", model.moe_ffn, experts))
         if model.shared_ffn_total:
             widths.append(("shared_ffn_total", "tp", model.shared_ffn_total, layout.tp))
-    return [(name, by, width, degree) for name, by, width, degree in widths if degree > 0]
+    return [one for one in widths if one[3] > 0]
 
 
 def _widths_over(context: RuleContext, why: str) -> Iterator[Violation]:
-    for name, by, width, degree in mlp_widths(context):
-        if width % degree:
+    for name, by, width, ranks in mlp_widths(context):
+        if width % ranks:
             yield Violation(
                 f"layout.{by}" if by not in context.layout.assumed else "layout.tp",
-                f"{name} {width} over {by} {degree} leaves {width % degree} over{why}.",
-                {name: width, by: degree, "remainder": width % degree},
-                f"{by}: {nearest_divisors(_common(context, width, by), degree)}",
+                f"{name} {width} over {by} {ranks} leaves {width % ranks} over{why}.",
+                {name: width, by: ranks, "remainder": width % ranks},
+                degree_of(context, by, _common(context, width, by), ranks),
             )
 
 
@@ -190,7 +282,11 @@ def _common(context: RuleContext, width: int, by: str) -> int:
     return math.gcd(width, context.model.heads) if by == "tp" else width
 
 
-@rule("width/ffn-divide-tp", source=_DIVIDE, frameworks=("megatron", "nanotron"))
+@rule(
+    "width/ffn-divide-tp",
+    source=f"{_DIVIDE}; huggingface/nanotron src/nanotron/parallel/tensor_parallel/nn.py; {JAX_EVEN}",
+    frameworks=("megatron", "nanotron", "maxtext"),
+)
 def ffn_divides(context: RuleContext) -> Iterator[Violation]:
     """Tp divides MLP widths, etp those of experts."""
     yield from _widths_over(context, "")
@@ -198,9 +294,10 @@ def ffn_divides(context: RuleContext) -> Iterator[Violation]:
 
 @rule(
     "width/ffn-uneven",
-    source="torch.distributed.tensor Shard (torch.chunk)",
+    source="torch.distributed.tensor Shard (torch.chunk); "
+    "deepspeedai/DeepSpeed deepspeed/module_inject/tp_shard.py get_shard_size",
     severity=Severity.WARNING,
-    frameworks=("torch", "torchtitan"),
+    frameworks=("torch", "torchtitan", "deepspeed"),
 )
 def ffn_uneven(context: RuleContext) -> Iterator[Violation]:
     """MLP widths are cut into shards of unequal size."""
@@ -210,6 +307,8 @@ def ffn_uneven(context: RuleContext) -> Iterator[Violation]:
 HEAD_RULES: tuple[Rule, ...] = (
     heads_divide,
     kv_heads_divide,
+    kv_copied,
+    kv_copies_unread,
     query_width,
     output_groups_divide,
     ffn_divides,

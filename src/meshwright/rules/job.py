@@ -3,62 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from meshwright.findings import Finding
-from meshwright.job.batch import Batch, implied_dp
+from meshwright.job.batch import Batch
 from meshwright.job.model import Model
-from meshwright.job.sections import BatchSection
-from meshwright.rules.arithmetic import divisors, nearest_values
+from meshwright.rules.batch import batch_contradiction
+from meshwright.rules.deepspeed import DEEPSPEED_MODEL_RULES
 from meshwright.rules.experts import EXPERT_RULES, experts_divide
 from meshwright.rules.heads import HEAD_RULES
 from meshwright.rules.kernels import KERNEL_RULES
-from meshwright.rules.pipeline import PIPELINE_RULES, layers_divide
+from meshwright.rules.layers import layers_divide
+from meshwright.rules.maxtext import MAXTEXT_MODEL_RULES
+from meshwright.rules.pipeline import PIPELINE_RULES
 from meshwright.rules.precision import PRECISION_RULES
-from meshwright.rules.registry import Rule, RuleContext, Violation, rule, run_rules
+from meshwright.rules.registry import Rule, RuleContext, run_rules
 from meshwright.rules.sequence import SEQUENCE_RULES
 from meshwright.rules.vocabulary import VOCABULARY_RULES
-
-_CALCULATOR = "NVIDIA/Megatron-LM megatron/core/num_microbatches_calculator.py"
-
-
-@rule(
-    "batch/contradiction",
-    source=f"{_CALCULATOR}; deepspeedai/DeepSpeed runtime/config.py; NVIDIA-NeMo/Automodel#2575",
-)
-def batch_contradiction(context: RuleContext) -> Iterator[Violation]:
-    """The batch figures given can all hold: global_batch = micro_batch × num_microbatches × dp."""
-    batch, layout = context.batch, context.layout
-    if batch is None or layout.dp < 1:
-        return
-    for reason in batch.contradictions:
-        yield Violation(
-            "batch",
-            f"{reason} (dp {layout.dp}).",
-            {"dp": layout.dp},
-            _remedy(batch.given, layout.dp),
-        )
-
-
-def _remedy(figures: BatchSection, dp: int) -> str:
-    """Return the nearest figures that hold."""
-    implied = implied_dp(figures)
-    if implied is not None and implied != dp:
-        return f"dp: {implied}, or leave one of the figures out"
-    micro = figures.micro_batch or figures.local_batch or 1
-    if figures.global_batch is not None:
-        block = micro * dp
-        below = figures.global_batch // block * block
-        near = " or ".join(str(one) for one in (below, below + block) if one > 0)
-        legal = [
-            one
-            for one in divisors(figures.global_batch // dp or 1)
-            if figures.global_batch % dp == 0
-        ]
-        also = f", or micro_batch: {nearest_values(legal, micro)}" if legal else ""
-        return f"global_batch: {near}{also}"
-    return "global_batch = micro_batch × num_microbatches × dp: leave one of them out"
-
+from meshwright.rules.world import gpus_unused
 
 OUTLINE_RULES: tuple[Rule, ...] = (layers_divide, experts_divide, batch_contradiction)
 """Without these there is no stage, expert or microbatch to speak of: every command runs them."""
@@ -71,7 +32,10 @@ JOB_RULES: tuple[Rule, ...] = (
     *EXPERT_RULES,
     *PIPELINE_RULES,
     *KERNEL_RULES,
+    *DEEPSPEED_MODEL_RULES,
+    *MAXTEXT_MODEL_RULES,
     batch_contradiction,
+    gpus_unused,
 )
 """All rules of a job besides those of the grid and of memory."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from meshwright.findings import Severity
-from meshwright.rules.arithmetic import nearest_multiples, nearest_values
-from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.arithmetic import divisors
+from meshwright.rules.registry import Hardware, Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree, degree_of
 
 _DEEPEP = (
     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp, csrc/kernels/configs.cuh; deepseek-ai/DeepEP#464"
@@ -33,6 +34,13 @@ def _ep_of_deepep(context: RuleContext) -> int | None:
     return context.layout.ep * max(etp, 1)
 
 
+def _ep_of_ranks(context: RuleContext, ranks: Iterable[int], most: int = 4) -> str:
+    """Return ep that make expert groups of one of these sizes."""
+    layout = context.layout
+    etp = max(layout.etp, 1) if layout.framework == "megatron" else 1
+    return degree(context, "ep", [one // etp for one in ranks if one % etp == 0], layout.ep, most)
+
+
 @rule("dispatcher/deepep-peers", source=_DEEPEP, versions=_VERSIONS)
 def deepep_peers(context: RuleContext) -> Iterator[Violation]:
     """An expert group of DeepEP has at most 8 × 20 ranks."""
@@ -44,7 +52,7 @@ def deepep_peers(context: RuleContext) -> Iterator[Violation]:
             f"{RDMA_PEERS} RDMA peers = {most} ranks a group (the group, not the job). The elastic buffer and the "
             "low-latency mode have no such limit.",
             {"ep": ranks, "limit": most, "nvl_peers": NVL_PEERS, "rdma_peers": RDMA_PEERS},
-            "ep: 128 or less, or DeepEP's elastic buffer",
+            f"{_ep_of_ranks(context, [NVL_PEERS * one for one in RDMA_RANKS])}, or DeepEP's elastic buffer",
         )
 
 
@@ -57,7 +65,7 @@ def deepep_whole_hosts(context: RuleContext) -> Iterator[Violation]:
             "layout.ep",
             f"an expert group of {ranks} ranks is no multiple of {NVL_PEERS} NVLink peers.",
             {"ep": ranks, "nvl_peers": NVL_PEERS, "remainder": ranks % NVL_PEERS},
-            f"ep: {nearest_multiples(ranks, NVL_PEERS)}",
+            _ep_of_ranks(context, range(NVL_PEERS, NVL_PEERS * (RDMA_PEERS + 1), NVL_PEERS), 2),
         )
 
 
@@ -74,13 +82,13 @@ def deepep_compiled(context: RuleContext) -> Iterator[Violation]:
         return
     rdma = ranks // NVL_PEERS
     if rdma not in RDMA_RANKS:
-        near = nearest_values(RDMA_RANKS[1:], rdma, 2)
         yield Violation(
             "layout.ep",
             f"{ranks} ranks are {rdma} RDMA ranks of {NVL_PEERS}; kernels were seen compiled for "
             f"{', '.join(map(str, RDMA_RANKS[1:]))} (it differs by version).",
             {"ep": ranks, "rdma_ranks": rdma},
-            f"ep: {NVL_PEERS} × ({near}), or add the case to csrc/kernels/launch.cuh",
+            f"{_ep_of_ranks(context, [NVL_PEERS * one for one in RDMA_RANKS], 2)}, or add the case to "
+            "csrc/kernels/launch.cuh",
         )
 
 
@@ -210,12 +218,15 @@ def tp_exceeds_domain(context: RuleContext) -> Iterator[Violation]:
     if hardware is None or hardware.domain_gpus is None or tp <= hardware.domain_gpus:
         return
     domain = hardware.domain_gpus
+    inside = [
+        one for one in divisors(context.model.heads if context.model else tp) if one <= domain
+    ]
     yield Violation(
         "layout.tp",
         f"tp {tp} exceeds the {domain} GPUs of an NVLink domain or host: every layer's activations go over "
         "the network. map shows what that costs.",
         {"tp": tp, "domain_gpus": domain},
-        f"tp: {domain} or less, and pp or dp for the other ranks",
+        f"{degree(context, 'tp', inside, tp, 2)}, and pp or dp for the other ranks",
     )
 
 
@@ -236,8 +247,19 @@ def tp_group_apart(context: RuleContext) -> Iterator[Violation]:
             f"some tp group of {layout.tp} ranks lies in {islands} NVLink domains or hosts, though one holds "
             f"{hardware.domain_gpus} GPUs. map shows what that costs.",
             {"tp": layout.tp, "islands": islands, "domain_gpus": hardware.domain_gpus},
-            "make tp the fastest axis (order: tp-cp-ep-dp-pp), and tp a divisor of the GPUs of a host",
+            _together_remedy(context, hardware),
         )
+
+
+def _together_remedy(context: RuleContext, hardware: Hardware) -> str:
+    """Return an order with tp first, or where it is first a tp that divides a host."""
+    layout = context.layout
+    if layout.order and layout.order[0] != "tp":
+        rest = [axis for axis in ("cp", "ep", "dp", "pp") if axis in layout.order]
+        return f"order: {'-'.join(['tp', *rest])}, with tp as the fastest axis"
+    if not hardware.gpus_per_host or hardware.gpus_per_host % layout.tp == 0:
+        return "ranks of a group on one host (placement: hosts or ranks)"
+    return degree_of(context, "tp", hardware.gpus_per_host, layout.tp)
 
 
 KERNEL_RULES: tuple[Rule, ...] = (

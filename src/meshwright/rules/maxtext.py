@@ -9,8 +9,10 @@ import numpy as np
 
 from meshwright.findings import Severity
 from meshwright.job.jax_mesh import MESH_AXES, JaxMesh
-from meshwright.rules.arithmetic import nearest_divisors
+from meshwright.rules.arithmetic import divisors, nearest_divisors, padded
+from meshwright.rules.heads import JAX_EVEN
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import cures, degree_of
 
 _FILL = "AI-Hypercomputer/maxtext fill_unspecified_mesh_axes"
 _BASE = "AI-Hypercomputer/maxtext src/maxtext/configs/base.yml"
@@ -81,7 +83,7 @@ def slices_divide(context: RuleContext) -> Iterator[Violation]:
             "layout.num_slices" if "num_slices" not in layout.assumed else "layout.dcn",
             f"{layout.world_size} devices do not divide over {mesh.num_slices} slices.",
             {"world_size": layout.world_size, "num_slices": mesh.num_slices},
-            f"num_slices: {nearest_divisors(layout.world_size, max(mesh.num_slices, 1))}",
+            degree_of(context, "num_slices", layout.world_size, max(mesh.num_slices, 1)),
         )
 
 
@@ -106,8 +108,26 @@ def mesh_product(context: RuleContext) -> Iterator[Violation]:
             f"{family} ({_named(given)}) multiplies to {known}, which does not "
             f"{'divide' if -1 in given else 'equal'} the {target} {what}.",
             {"product": known, "target": target},
-            f"sizes with a product of {target}",
+            _sizes_remedy(context, family, math.prod(s for s in mesh.ici_given if s > 0), target),
         )
+
+
+def _sizes_remedy(context: RuleContext, family: str, inside: int, target: int) -> str:
+    """Return other sizes, or the slices that make the ici sizes right.
+
+    On GPUs a slice is what NVLink joins: a host, or a rack of hosts (openxla/xla#24473; MaxText
+    ``get_num_slices`` counts jax's ``slice_index``).
+    """
+    layout, hardware = context.layout, context.hardware
+    remedy = f"sizes with a product of {target}"
+    if family != "ici" or inside < 1 or layout.world_size % inside:
+        return remedy
+    slices = layout.world_size // inside
+    if not cures(context, "maxtext/mesh-product", {"layout.num_slices": slices}):
+        return remedy
+    of = hardware.gpus_per_host if hardware is not None else None
+    why = f" (on GPUs a slice is what NVLink joins: here a host of {of})" if of == inside else ""
+    return f"num_slices: {slices}{why}, or {remedy}"
 
 
 @rule(
@@ -156,8 +176,20 @@ def degrees_fill_mesh(context: RuleContext) -> Iterator[Violation]:
         f"dp {layout.dp} is not a product of {mesh.num_slices} slices, ep {layout.ep} (its ranks "
         f"split the batch too) and shards of {layout.shard_degree} ranks.",
         {"dp": layout.dp, "ep": layout.ep, "num_slices": mesh.num_slices},
-        "sizes by axis: ici: {fsdp: -1, expert: 1}, dcn: {data: -1}",
+        _slices_remedy(context),
     )
+
+
+def _slices_remedy(context: RuleContext) -> str:
+    """Return the slices that dp can be split over, else how to give sizes by axis."""
+    layout = context.layout
+    good = [
+        one
+        for one in divisors(layout.dp)
+        if cures(context, "maxtext/degrees-fill-mesh", {"layout.num_slices": one})
+    ]
+    by_axis = "sizes by axis (ici and dcn with fsdp, expert, data …)"
+    return f"num_slices: {', '.join(map(str, good[-4:]))}, or {by_axis}" if good else by_axis
 
 
 @rule("maxtext/order-fixed", source=_BASE, frameworks=_ONLY)
@@ -212,6 +244,47 @@ def device_order_assumed(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule(
+    "maxtext/vocabulary-divides", source=f"{_BASE} logical_axis_rules; {JAX_EVEN}", frameworks=_ONLY
+)
+def vocabulary_divides(context: RuleContext) -> Iterator[Violation]:
+    """Tp divides the vocabulary: nothing is padded, and jax refuses uneven shards."""
+    model, tp = context.model, context.layout.tp
+    if model is None or tp < 1 or model.vocab % tp == 0:
+        return
+    yield Violation(
+        "layout.tp",
+        f"vocabulary {model.vocab} over tp {tp} leaves {model.vocab % tp} over: MaxText pads nothing, and "
+        "jax makes no array whose dimension its mesh axes do not divide.",
+        {
+            "vocab": model.vocab,
+            "tp": tp,
+            "remainder": model.vocab % tp,
+            "minimal_padded": padded(model.vocab, tp),
+            "paddable": True,
+        },
+        f"vocab_size: {padded(model.vocab, tp)}, or {degree_of(context, 'tp', model.vocab, tp)}",
+    )
+
+
+@rule("maxtext/hidden-divides", source=f"{_BASE} logical_axis_rules; {JAX_EVEN}", frameworks=_ONLY)
+def hidden_divides(context: RuleContext) -> Iterator[Violation]:
+    """The mesh axis fsdp divides the hidden width."""
+    model, mesh = context.model, context.layout.jax_mesh
+    fsdp = mesh.size("fsdp") if mesh is not None else 0
+    if model is None or fsdp < 1 or model.hidden % fsdp == 0:
+        return
+    yield Violation(
+        "layout.ici" if "ici" not in context.layout.assumed else "layout",
+        f"hidden {model.hidden} over {fsdp} fsdp shards leaves {model.hidden % fsdp} over: jax makes no "
+        "array whose dimension its mesh axes do not divide.",
+        {"hidden": model.hidden, "fsdp": fsdp, "remainder": model.hidden % fsdp},
+        f"fsdp: {nearest_divisors(model.hidden, fsdp)}, and data for the other ranks",
+    )
+
+
+MAXTEXT_MODEL_RULES: tuple[Rule, ...] = (vocabulary_divides, hidden_divides)
+"""Rules of MaxText that need the model."""
 MAXTEXT_RULES: tuple[Rule, ...] = (
     unknown_axis,
     axis_size,

@@ -7,14 +7,17 @@ then run as any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from meshwright.findings import Finding, Severity
 from meshwright.memory.fixes import Fix, together
-from meshwright.memory.in_flight import NAMES, schedule_name
 from meshwright.memory.job import JobMemory
 from meshwright.rules.registry import Rule, RuleContext, Violation
+from meshwright.rules.remedies import lawful
+from meshwright.schedules.names import NAMES, schedule_name
 from meshwright.units import format_binary_bytes, format_count
 
 LITTLE_ROOM = 0.05
@@ -24,19 +27,42 @@ NOTABLE_MEAN = 0.10
 _NAMED = 3
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a rule looks at: the memory of a job, fixes, and the rules a fix must keep."""
+
+    memory: JobMemory
+    fixes: Sequence[Fix]
+    context: RuleContext
+
+
+_Check = Callable[[_Asked], Iterator[Violation]]
+
+
 def memory_rules(memory: JobMemory, fixes: Sequence[Fix]) -> tuple[Rule, ...]:
-    """Return the rules on one job's memory."""
+    """Return the rules on one job's memory; fixes that would break another rule are left out."""
     return tuple(
         Rule(
             id=f"memory/{name}",
             severity=severity,
             source=source,
             frameworks=(),
-            check=lambda _context, check=check: check(memory, fixes),  # type: ignore[misc]
+            check=partial(_run, check, memory, fixes),
             summary=(check.__doc__ or "").strip(),
         )
         for name, severity, source, check in _RULES
     )
+
+
+def _run(
+    check: _Check, memory: JobMemory, fixes: Sequence[Fix], context: RuleContext
+) -> Iterator[Violation]:
+    return check(_Asked(memory, lawful_fixes(fixes, context), context))
+
+
+def lawful_fixes(fixes: Sequence[Fix], context: RuleContext) -> list[Fix]:
+    """Return the fixes that break no rule of the job."""
+    return [fix for fix in fixes if lawful(context, fix.change)]
 
 
 def check_memory(memory: JobMemory, fixes: Sequence[Fix], context: RuleContext) -> list[Finding]:
@@ -45,7 +71,11 @@ def check_memory(memory: JobMemory, fixes: Sequence[Fix], context: RuleContext) 
     return [finding for one in rules for finding in one.findings(context)]
 
 
-def _too_much(memory: JobMemory, capacity: float, worst: int, fixes: Sequence[Fix]) -> Violation:
+def _too_much(asked: _Asked, capacity: float, worst: int) -> Violation:
+    memory = asked.memory
+    combined = together(memory)
+    if not lawful(asked.context, ", ".join(fix.change for fix in combined)):
+        combined = []
     total = float(memory.total[worst])
     largest = memory.terms(worst)[memory.dominant]
     return Violation(
@@ -61,7 +91,7 @@ def _too_much(memory: JobMemory, capacity: float, worst: int, fixes: Sequence[Fi
             "missing_bytes": total - capacity,
             "dominant": memory.dominant,
         },
-        _remedy(fixes, together(memory)),
+        _remedy(asked.fixes, combined),
     )
 
 
@@ -82,8 +112,9 @@ def _remedy(fixes: Sequence[Fix], combined: Sequence[Fix] = ()) -> str:
     return listed if chosen[0].fits else f"no single change is enough; most help: {listed}"
 
 
-def _mean(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  # noqa: ARG001
+def _mean(asked: _Asked) -> Iterator[Violation]:
     """A mean over stages under-reports the heaviest rank."""
+    memory = asked.memory
     held = memory.parameters.total
     mean, most = float(np.mean(held)), float(np.max(held))
     if len(held) < 2 or most <= 0 or (most - mean) / most < NOTABLE_MEAN:
@@ -105,14 +136,18 @@ def _mean(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  # no
     )
 
 
-def _unknown(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  # noqa: ARG001
+def _unknown(asked: _Asked) -> Iterator[Violation]:
     """Activations or capacity are not known."""
-    if memory.peak is None:
+    memory = asked.memory
+    if memory.missing:
+        values = {"micro_batch": 1, "seq_len": 4096, "num_microbatches": 8}
+        asked_for = ", ".join(f"{name}: {values[name]}" for name in memory.missing)
         yield Violation(
             "batch",
-            "micro_batch or seq_len is not given: activations are not known and not in the totals.",
-            {},
-            "batch: {micro_batch: 1, num_microbatches: 8, seq_len: 4096}",
+            f"not given, and not following from what is: {', '.join(memory.missing)}. Activations are not known "
+            "and not in the totals.",
+            {"missing": list(memory.missing)},
+            f"batch: {{{asked_for}}}, beside what is given",
         )
     if memory.device.capacity_bytes is None:
         yield Violation(
@@ -123,15 +158,17 @@ def _unknown(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  #
         )
 
 
-def _does_not_fit(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:
+def _does_not_fit(asked: _Asked) -> Iterator[Violation]:
     """The worst rank needs more than its GPU has."""
+    memory = asked.memory
     capacity = memory.device.capacity_bytes
     if memory.fits is False and capacity is not None:
-        yield _too_much(memory, capacity, memory.worst_stage, fixes)
+        yield _too_much(asked, capacity, memory.worst_stage)
 
 
-def _little_room(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:
+def _little_room(asked: _Asked) -> Iterator[Violation]:
     """The worst rank fits with less room than the model may be wrong by."""
+    memory = asked.memory
     capacity = memory.device.capacity_bytes
     if not memory.fits or capacity is None:
         return
@@ -143,12 +180,13 @@ def _little_room(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]
             f"{format_binary_bytes(capacity)}, {100 * room / capacity:.1f} %: within what the "
             "model may be wrong by.",
             {"room_bytes": room, "capacity_bytes": capacity, "stage": memory.worst_stage},
-            _remedy(fixes),
+            _remedy(asked.fixes),
         )
 
 
-def _schedule(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  # noqa: ARG001
+def _schedule(asked: _Asked) -> Iterator[Violation]:
     """The schedule's microbatches in flight are not known."""
+    memory = asked.memory
     name, layout = memory.work.training.schedule, memory.work.layout
     if layout.pp > 1 and schedule_name(name, layout.vp) is None:
         yield Violation(
@@ -159,9 +197,7 @@ def _schedule(memory: JobMemory, fixes: Sequence[Fix]) -> Iterator[Violation]:  
         )
 
 
-_RULES: tuple[
-    tuple[str, Severity, str, Callable[[JobMemory, Sequence[Fix]], Iterator[Violation]]], ...
-] = (
+_RULES: tuple[tuple[str, Severity, str, _Check], ...] = (
     ("does-not-fit", Severity.ERROR, "memory room; capacities of data/gpus.json", _does_not_fit),
     ("little-room", Severity.WARNING, "memory room; docs/accuracy.md", _little_room),
     ("mean-hides-worst-stage", Severity.NOTE, "NVIDIA-NeMo/Megatron-Bridge#5077", _mean),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.job.layout import Layout
-from meshwright.rules.arithmetic import nearest_divisors
+from meshwright.rules.arithmetic import divisors
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree_of, first_that_hold, holds
 
 _HYBRID = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
 _PARALLEL_DIMS = "pytorch/torchtitan torchtitan/distributed/parallel_dims.py ParallelDims._validate"
@@ -29,7 +30,7 @@ def shard_degree_divides(context: RuleContext) -> Iterator[Violation]:
             f"shard_degree {layout.shard_degree} does not divide {of} {ranks}: copies of the "
             "sharded state would have unequal sizes.",
             {"shard_degree": layout.shard_degree, "dp": ranks},
-            f"shard_degree: {nearest_divisors(ranks, max(layout.shard_degree, 1))}",
+            degree_of(context, "shard_degree", ranks, max(layout.shard_degree, 1)),
         )
 
 
@@ -54,7 +55,7 @@ def hsdp_needs_shard_degree(context: RuleContext) -> Iterator[Violation]:
             "layout.sharding",
             f"sharding hsdp without shard_degree: dp {layout.dp} could be split in several ways.",
             {"dp": layout.dp},
-            f"shard_degree: {nearest_divisors(max(layout.dp, 1), 8)} (ranks that share one copy)",
+            f"{degree_of(context, 'shard_degree', max(layout.dp, 1), 8)} (ranks that share one copy)",
         )
 
 
@@ -69,7 +70,7 @@ def ep_divides_sparse(context: RuleContext) -> Iterator[Violation]:
             f"ep {layout.ep} does not divide dp_shard {layout.dp_shard} × cp {layout.cp} × "
             f"tp {layout.tp} = {region}.",
             {"ep": layout.ep, "region": region},
-            f"ep: {nearest_divisors(region, layout.ep)}",
+            degree_of(context, "ep", region, layout.ep),
         )
 
 
@@ -131,10 +132,17 @@ def hsdp_not_in_framework(context: RuleContext) -> Iterator[Violation]:
             "layout.sharding",
             f"sharding hsdp: {layout.framework} makes no such groups.",
             {"sharding": layout.sharding},
-            "sharding: zero3, with zero_hpz_partition_size (ZeRO++)"
-            if layout.framework == "deepspeed"
-            else "sharding: zero1",
+            _without_hsdp(context),
         )
+
+
+def _without_hsdp(context: RuleContext) -> str:
+    """Return the sharding to take instead: ZeRO++ is what DeepSpeed has of that kind."""
+    if context.layout.framework != "deepspeed":
+        return "sharding: zero1"
+    if not holds(context, {"layout.sharding": "zero3"}):
+        return "sharding: zero1"
+    return "sharding: zero3, with zero_hpz_partition_size (ZeRO++)"
 
 
 @rule(
@@ -154,7 +162,8 @@ def hsdp_instances(context: RuleContext) -> Iterator[Violation]:
         f"shard_degree {layout.shard_degree} of dp × cp {layout.replicas} makes {layout.dp_replicate} "
         f"copies, distributed_optimizer_instances is {layout.instances}.",
         {"shard_degree": layout.shard_degree, "instances": layout.instances},
-        f"distributed_optimizer_instances: {layout.dp_replicate}, or leave shard_degree out",
+        f"distributed_optimizer_instances: {layout.dp_replicate}"
+        + ("" if "shard_degree" in layout.assumed else ", or leave shard_degree out"),
     )
 
 
@@ -167,8 +176,23 @@ def fsdp1_word_elsewhere(context: RuleContext) -> Iterator[Violation]:
             "layout.sharding",
             f"sharding {layout.fsdp1} is a word of torch's FSDP1; here the framework is {layout.framework}.",
             {"sharding": layout.fsdp1, "framework": layout.framework},
-            f"sharding: {layout.sharding}, or framework: torch",
+            _own_word(context),
         )
+
+
+def _own_word(context: RuleContext) -> str:
+    """Return what the framework calls it, or torch."""
+    layout, hardware = context.layout, context.hardware
+    host = hardware.gpus_per_host if hardware is not None else None
+    options: list[dict[str, object]] = [{"layout.sharding": layout.sharding}]
+    if layout.sharding == "hsdp" and host:
+        shard = max((one for one in divisors(max(layout.dp, 1)) if one <= host), default=1)
+        options.append({"layout.sharding": "hsdp", "layout.shard_degree": shard})
+    if layout.framework == "maxtext":  # its mesh says what is sharded
+        options += [{"layout.sharding": None}, {"layout.framework": "torch"}]
+        return first_that_hold(context, options)
+    options += [{"layout.framework": "torch"}, {"layout.sharding": "zero1"}]
+    return first_that_hold(context, options)
 
 
 @rule(

@@ -29,7 +29,7 @@ def expert_parallel(context: RuleContext) -> Iterator[Violation]:
 def expert_tensor(context: RuleContext) -> Iterator[Violation]:
     """There is no tensor parallelism of experts beside tp."""
     layout = context.layout
-    if layout.etp != layout.tp:
+    if layout.tp > 0 and layout.etp != layout.tp:
         yield Violation(
             "layout.etp",
             f"etp {layout.etp} with tp {layout.tp}: nanotron has no such axis.",

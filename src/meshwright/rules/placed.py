@@ -35,6 +35,7 @@ def check_placed(
             findings += _leaves_nvlink(route, bound, (fabric, layout), place)
         if route.axis == "ep":
             findings += _expert_domains(route, fabric, place)
+            findings += _experts_cut(route, bound, (fabric, layout), place)
         findings += _no_path(route, fabric, place)
     findings += _no_network(routes, fabric, place)
     findings += _not_grouped(fabric, placement, place)
@@ -133,6 +134,44 @@ def _expert_domains(route: AxisRoute, fabric: Fabric, place: PlaceOf) -> list[Fi
             {"groups": leaving[:_SHOWN].tolist(), "of": route.num_groups},
             f"an allocation in which each {_reach_of_group(route)} consecutive ranks (from the first to "
             "the last member of a group) lie in one NVLink domain",
+        )
+    ]
+
+
+def _experts_cut(
+    route: AxisRoute, bound: AxisBound, ground: tuple[Fabric, Layout], place: PlaceOf
+) -> list[Finding]:
+    """Expert groups leave their NVLink domain only because experts are cut over etp too.
+
+    In Megatron's expert grid etp stands where tp does (``parallel_state.py``): ep · etp ranks lie
+    together. Without etp a group is ep ranks in a row, where ep follows tp and cp in the order.
+    """
+    fabric, layout = ground
+    largest = int(np.bincount(fabric.island_of_slot).max(initial=1))
+    axes = [axis for axis in layout.order if axis not in ("tp", "cp")]
+    near = layout.framework == "megatron" and axes[:1] == ["ep"] and layout.etp > 1
+    if not near or largest % layout.ep or layout.ep * layout.etp <= largest:
+        return []
+    inside = inside_bound_s(route, fabric)
+    if not inside or not bound.bound_s or bound.bound_s <= inside:
+        return []
+    return [
+        Finding(
+            "placement/ep-leaves-nvlink",
+            Severity.WARNING,
+            place("layout.etp" if "etp" not in layout.assumed else "layout.ep"),
+            f"etp {layout.etp} × ep {layout.ep} = {layout.etp * layout.ep} ranks hold the experts once, more than "
+            f"the {largest} GPUs of an NVLink domain or host, so EP goes over the network: the bound is "
+            f"{format_seconds(bound.bound_s)}, inside {format_seconds(inside)}. With etp 1 the {layout.ep} ranks "
+            f"of an EP group sit in one; each then holds its experts whole, {layout.etp} × the weights.",
+            {
+                "ep": layout.ep,
+                "etp": layout.etp,
+                "domain_gpus": largest,
+                "bound_s": bound.bound_s,
+                "inside_bound_s": inside,
+            },
+            "etp: 1",
         )
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from meshwright.cluster.gpus import GpuModel
 from meshwright.findings import Finding, Number, Place, Severity
 from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
@@ -23,6 +24,14 @@ class Hardware:
     """Hosts that one group touches at most, by axis, where the placement is known."""
     islands_of_axis: Mapping[str, int] = field(default_factory=dict)
     """The same for NVLink domains (or hosts without NVLink)."""
+    gpus: tuple[GpuModel, ...] = ()
+    """The GPU models of the cluster, as far as they are known."""
+    preset: str | None = None
+    """The host preset that the job names in one line (``dgx-h100`` of ``dgx-h100 x 2``)."""
+
+
+Trial = Callable[[Mapping[str, object]], frozenset[str]]
+"""Gives the ids of the rules that are errors of the job with other values of some keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class RuleContext:
     moe: MoeSection = field(default_factory=MoeSection)
     training: TrainingSection = field(default_factory=TrainingSection)
     hardware: Hardware | None = None
+    trial: Trial | None = None
+    """Where given, remedies that would break another rule are left out."""
 
 
 @dataclass(frozen=True, slots=True)

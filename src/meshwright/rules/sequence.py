@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterator
 
 from meshwright.findings import Severity
-from meshwright.rules.arithmetic import divisors, nearest_multiples, nearest_values
+from meshwright.rules.arithmetic import divisors
+from meshwright.rules.heads import kv_heads_break
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree as near_cp
+from meshwright.rules.remedies import multiples
 from meshwright.traffic.context import DEFAULT_KIND
 
 _ARGUMENTS = "NVIDIA/Megatron-LM megatron/training/arguments.py; core/tensor_parallel/mappings.py"
@@ -81,7 +84,9 @@ def sequence_divides(context: RuleContext) -> Iterator[Violation]:
             "can pad too much."
         )
         numbers |= {"lcm_rule": small, "product_rule": large}
-    yield Violation("batch.seq_len", text, numbers, f"seq_len: {nearest_multiples(length, factor)}")
+    yield Violation(
+        "batch.seq_len", text, numbers, multiples(context, "batch.seq_len", length, factor)
+    )
 
 
 @rule(
@@ -92,9 +97,19 @@ def sequence_divides(context: RuleContext) -> Iterator[Violation]:
 def longer_than_model(context: RuleContext) -> Iterator[Violation]:
     """The sequence is no longer than the model was made for."""
     batch, model = context.batch, context.model
-    if batch is None or model is None or batch.seq_len is None:
+    if batch is None or model is None:
         return
     most = model.learned_positions or model.max_positions
+    if most is not None and most < 0:
+        yield Violation(
+            "model.max_positions",
+            f"max_positions {most}: a model has one position at least, so the length is not checked.",
+            {"positions": most},
+            "leave max_positions out",
+        )
+        return
+    if batch.seq_len is None:
+        return
     if most and batch.seq_len > most:
         learned = " learned" if model.learned_positions else ""
         yield Violation(
@@ -115,14 +130,19 @@ def ulysses_degree(context: RuleContext) -> int:
     return 1
 
 
+def _copies(context: RuleContext) -> int:
+    """Return how often each KV head is there: beside DeepSpeed's Ulysses too a user's code may copy them."""
+    given = context.section.kv_replication or 1
+    return 1 if context.layout.framework == "megatron" else given
+
+
 def _ulysses_breaks(context: RuleContext, degree: int) -> bool:
     model, tp = context.model, max(context.layout.tp, 1)
     assert model is not None
     queries, keys = model.heads // tp, max(model.kv_heads // tp, 1)
     if queries % degree:
         return True
-    copied = (context.section.kv_replication or 1) > 1 and context.layout.framework != "megatron"
-    return keys % degree != 0 and not (copied and degree % keys == 0)
+    return kv_heads_break(keys, degree, _copies(context))
 
 
 @rule(
@@ -140,15 +160,29 @@ def ulysses_heads(context: RuleContext) -> Iterator[Violation]:
         return
     legal = [one for one in divisors(model.heads) if not _ulysses_breaks(context, one)]
     queries, keys = model.heads // layout.tp, max(model.kv_heads // layout.tp, 1)
-    copied = (context.section.kv_replication or 1) > 1 and layout.framework != "megatron"
-    also = ", or be a multiple of them (copied KV heads)" if copied else ""
     yield Violation(
         "layout.hierarchical_cp" if layout.hierarchical_cp else "layout.cp",
         f"Ulysses over {degree} ranks: {queries} query heads and {keys} KV heads a tp rank; the degree must "
-        f"divide the query heads, and divide the KV heads{also}.",
+        f"divide the query heads, and {_ulysses_keys(context)}.",
         {"degree": degree, "heads": queries, "kv_heads": keys, "legal": legal[:32]},
-        f"cp: {nearest_values(legal, degree)}, or cp_kind: p2p",
+        f"{near_cp(context, 'cp', legal, degree)}, or cp_kind: p2p",
     )
+
+
+def _ulysses_keys(context: RuleContext) -> str:
+    """Return what the degree must be to the KV heads, and why."""
+    copies = _copies(context)
+    if copies > 1:
+        return (
+            f"divide the KV heads, or be a multiple of them that their {copies} copies fill evenly"
+        )
+    who = (
+        "Megatron with TransformerEngine" if context.layout.framework == "megatron" else "this job"
+    )
+    ignored = ""
+    if (context.section.kv_replication or 1) > 1:
+        ignored = f"; kv_replication is not read with framework {context.layout.framework}"
+    return f"divide the KV heads, of which {who} makes no copies{ignored}"
 
 
 @rule(

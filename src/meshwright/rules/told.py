@@ -1,40 +1,43 @@
-"""Notes that say what was taken for granted and what words mean here."""
+"""Notes that say what was taken for granted and what words mean here.
+
+Those on traffic and on defaults stand in files of their own and are told from here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Sequence
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.cluster.fabric import Fabric
-from meshwright.findings import Finding, Place, Severity
+from meshwright.findings import Finding
 from meshwright.job.batch import Batch
 from meshwright.job.layout import Layout
-from meshwright.job.sections import MoeSection, TrafficItem
+from meshwright.job.sections import MoeSection
 from meshwright.routes.axis import AxisRoute
-from meshwright.traffic.axes import degree_of_axis
-from meshwright.traffic.collective import Collective
-from meshwright.traffic.data_fsdp import reshard_of
-from meshwright.traffic.expert import dispatcher_of, expert_collectives
-from meshwright.traffic.job import modelled_collectives
-from meshwright.traffic.workload import Workload
-from meshwright.units import format_bytes
+from meshwright.rules.note import PlaceOf, note
+from meshwright.rules.registry import RuleContext
+from meshwright.rules.told_defaults import assumed_notes, default_notes, narrow_format_notes
+from meshwright.rules.told_errors import unjudged_errors
+from meshwright.rules.told_traffic import given_notes, traffic_notes
+from meshwright.rules.world import gpus_unused
 
-PlaceOf = Callable[[str], Place]
-NOTABLE_SHARE = 0.10
-"""A default is worth a note when turning it changes a load by more than this."""
+__all__ = [
+    "assumed_notes",
+    "batch_notes",
+    "default_notes",
+    "framework_notes",
+    "given_notes",
+    "mesh_notes",
+    "narrow_format_notes",
+    "traffic_notes",
+    "unjudged_errors",
+    "unused_notes",
+    "vocabulary_notes",
+]
+
 _EVERY_MICROBATCH = ("zero2", "zero3", "fsdp", "hsdp")
 """Shardings that send for every microbatch."""
-
-
-def _note(
-    rule: str, place: Place, message: str, remedy: str | None = None, **numbers: object
-) -> Finding:
-    return Finding(rule, Severity.NOTE, place, message, numbers, remedy)  # type: ignore[arg-type]
 
 
 def _version_note(layout: Layout, given: str, place: PlaceOf) -> list[Finding]:
@@ -43,7 +46,7 @@ def _version_note(layout: Layout, given: str, place: PlaceOf) -> list[Finding]:
     if given.strip().lower() in (pinned.lower(), pinned.split()[-1].lower()):
         return []
     return [
-        _note(
+        note(
             "framework/version-not-pinned",
             place("layout.framework_version"),
             f"rules of {pinned} are applied; those of {given!r} were not compared and may differ.",
@@ -52,7 +55,9 @@ def _version_note(layout: Layout, given: str, place: PlaceOf) -> list[Finding]:
     ]
 
 
-def framework_notes(layout: Layout, given: str | None, place: PlaceOf) -> list[Finding]:
+def framework_notes(
+    layout: Layout, given: str | None, place: PlaceOf, gpus_per_host: int | None = None
+) -> list[Finding]:
     """Say which framework's and version's rules were applied when the job does not (``given``)."""
     findings = [] if given is None else _version_note(layout, given, place)
     if "framework" in layout.assumed or "framework_version" in layout.assumed:
@@ -61,17 +66,17 @@ def framework_notes(layout: Layout, given: str | None, place: PlaceOf) -> list[F
         if layout.jax_mesh is None:
             order = f"; here the order is {'-'.join(layout.order)}, the first axis fastest"
         findings.append(
-            _note(
+            note(
                 "assumed/framework",
                 place("layout.framework"),
                 f"{assumed} not given: rules of {layout.framework_version} are applied. Rank order differs "
                 f"between frameworks and releases{order}.",
-                "framework: …, framework_version: …, and order: as your release has it",
+                _as_written(layout),
             )
         )
     if layout.framework == "megatron" and layout.has_experts:
         findings.append(
-            _note(
+            note(
                 "groups/experts-fold",
                 place("layout.ep"),
                 f"experts use a second grid over the same ranks (etp {layout.etp} × ep {layout.ep} × "
@@ -83,18 +88,41 @@ def framework_notes(layout: Layout, given: str | None, place: PlaceOf) -> list[F
             )
         )
     if layout.sharding == "hsdp":
-        findings.append(
-            _note(
-                "sharding/hsdp-mesh",
-                place("layout.sharding"),
-                f"mesh (replicate {layout.dp_replicate}, shard {layout.dp_shard}): shard groups all-gather parameters "
-                "and reduce-scatter gradients, replicate groups all-reduce the gradient shard. If the hosts sit "
-                "under several leaves, put each shard group under one.",
-                replicate=layout.dp_replicate,
-                shard=layout.dp_shard,
-            )
-        )
+        findings.append(_hsdp_note(layout, place, gpus_per_host))
     return findings
+
+
+def _hsdp_note(layout: Layout, place: PlaceOf, gpus_per_host: int | None) -> Finding:
+    """Say what runs on the mesh of HSDP, and where torch's setting by host cannot make it."""
+    text = (
+        f"mesh (replicate {layout.dp_replicate}, shard {layout.dp_shard}): shard groups all-gather parameters "
+        "and reduce-scatter gradients, replicate groups all-reduce the gradient shard. If the hosts sit "
+        "under several leaves, put each shard group under one."
+    )
+    hosts = None
+    if gpus_per_host and layout.dp_shard > gpus_per_host:
+        hosts = -(-layout.dp_shard // gpus_per_host)
+        text += f" A shard group lies on {hosts} hosts or more"
+        if layout.framework in ("torch", "torchtitan"):
+            text += (
+                f": the setting by host (FSDP1's HYBRID_SHARD shards over one host, {gpus_per_host} GPUs here) "
+                "cannot express that, an explicit mesh can"
+            )
+        text += "."
+    return note(
+        "sharding/hsdp-mesh",
+        place("layout.sharding"),
+        text,
+        replicate=layout.dp_replicate,
+        shard=layout.dp_shard,
+        hosts=hosts,
+    )
+
+
+def _as_written(layout: Layout) -> str:
+    """Return what says the same in the job, so that the note goes."""
+    named = {"framework": layout.framework, "framework_version": layout.framework_version}
+    return ", ".join(f"{key}: {value}" for key, value in named.items() if key in layout.assumed)
 
 
 def batch_notes(layout: Layout, batch: Batch, place: PlaceOf) -> list[Finding]:
@@ -109,7 +137,7 @@ def batch_notes(layout: Layout, batch: Batch, place: PlaceOf) -> list[Finding]:
     if not missing or not (by_microbatch or layout.sharding in _EVERY_MICROBATCH):
         return []
     return [
-        _note(
+        note(
             "batch/incomplete",
             place("batch"),
             f"what is sent for every microbatch has no size without {', '.join(missing)}.",
@@ -119,233 +147,9 @@ def batch_notes(layout: Layout, batch: Batch, place: PlaceOf) -> list[Finding]:
     ]
 
 
-def given_notes(
-    items: Sequence[TrafficItem],
-    degrees: Mapping[str, int],
-    modelled: Sequence[Collective],
-    place: PlaceOf,
-) -> list[Finding]:
-    """Say where traffic given by hand loads nothing, and where it replaces what is modelled."""
-    findings = []
-    known = {one.axis for one in modelled if one.is_known}
-    for index, item in enumerate(items):
-        key = f"traffic[{index}].axis"
-        if degrees[item.axis] < 2:
-            message = (
-                f"{item.axis} has one rank a group: nothing is sent, the given bytes load nothing."
-            )
-            findings.append(
-                Finding(
-                    "traffic/axis-of-one",
-                    Severity.WARNING,
-                    place(key),
-                    message,
-                    {"axis": item.axis},
-                )
-            )
-        elif item.axis in known:
-            message = f"traffic given for {item.axis} replaces all that is modelled on it."
-            findings.append(_note("traffic/given-replaces", place(key), message, axis=item.axis))
-    return findings
-
-
 def unused_notes(layout: Layout, gpus: int, place: PlaceOf) -> list[Finding]:
-    """Say that the job leaves GPUs of its cluster idle."""
-    left = gpus - layout.world_size
-    if left <= 0:
-        return []
-    return [
-        _note(
-            "layout/gpus-unused",
-            place("layout.world_size" if "world_size" not in layout.assumed else "layout"),
-            f"{layout.world_size} ranks on a cluster of {gpus} GPUs: {left} stay idle.",
-            "leave dp out to have it follow from the cluster",
-            gpus=gpus,
-            ranks=layout.world_size,
-            idle=left,
-        )
-    ]
-
-
-def traffic_notes(
-    collectives: Sequence[Collective], axes: Collection[str], place: PlaceOf
-) -> list[Finding]:
-    """Say which collectives load nothing in this report: of unknown size, or over groups not listed."""
-    return [*_unsized(collectives, place), *_ungrouped(collectives, axes, place)]
-
-
-def _unsized(collectives: Sequence[Collective], place: PlaceOf) -> list[Finding]:
-    unknown = [one for one in collectives if not one.is_known and one.phase != "input"]
-    if not unknown:
-        return []
-    axes = list(dict.fromkeys(one.axis for one in unknown))
-    rows: dict[tuple[str, str | None], dict[str, None]] = {}
-    for one in unknown:
-        rows.setdefault((one.axis, one.reason), {})[one.what] = None
-    listed = "; ".join(
-        f"{axis}: {', '.join(what)}" + (f" ({reason})" if reason else "")
-        for (axis, reason), what in rows.items()
-    )
-    # What is given by hand replaces an axis, so it is no remedy where a part is modelled.
-    empty = [
-        axis for axis in axes if not any(one.is_known for one in collectives if one.axis == axis)
-    ]
-    op = next((one.op for one in unknown if one.axis in empty), None)
-    return [
-        _note(
-            "traffic/not-modelled",
-            place("layout"),
-            f"runs, but its bytes are not known (null, not zero; no load is shown for it): {listed}.",
-            f"give it by hand: traffic: [{{axis: {empty[0]}, op: {op}, bytes: 1 GB, count: 1}}]"
-            if empty
-            else None,
-            axes=axes,
-        )
-    ]
-
-
-def _ungrouped(
-    collectives: Sequence[Collective], axes: Collection[str], place: PlaceOf
-) -> list[Finding]:
-    """Say what has a size and no groups: fewer ranks than an axis, or pairs of opposed pipelines."""
-    known = [one for one in collectives if one.is_known and not one.is_minor]
-    lost = [one for one in known if one.axis not in axes]
-    if not lost:
-        return []
-    total = {one.axis: 0.0 for one in lost}
-    for one in lost:
-        if one.bytes_by_stage is not None and one.count_by_stage is not None:
-            total[one.axis] += float((one.bytes_by_stage * one.count_by_stage).max())
-    listed = "; ".join(
-        f"{axis}: {', '.join(dict.fromkeys(one.what for one in lost if one.axis == axis))}, "
-        f"{format_bytes(size)} a step (S)"
-        for axis, size in total.items()
-    )
-    return [
-        _note(
-            "traffic/groups-not-listed",
-            place("layout"),
-            f"runs, and its size is known, but over groups that are not listed, so it loads no link: {listed}.",
-            axes=list(total),
-            bytes=total,
-        )
-    ]
-
-
-def assumed_notes(work: Workload, place: PlaceOf) -> list[Finding]:
-    """Say what of a model is left out, or taken as even, because the job does not say it."""
-    findings = []
-    mtp = work.model.mtp_layers
-    if mtp and work.training.mtp_layers is None:
-        findings.append(
-            _note(
-                "assumed/mtp-layers",
-                place("training.mtp_layers"),
-                f"{work.model.name} has {mtp} multi-token prediction layer{'s' if mtp > 1 else ''}; training.mtp_layers "
-                "is left out, so none is counted.",
-                f"training: {{mtp_layers: {mtp}}}",
-                mtp_layers=mtp,
-            )
-        )
-    routed = any(one.copies or one.axis == "ep" for one in expert_collectives(work))
-    if routed and dispatcher_of(work) != "allgather" and work.moe.imbalance is None:
-        findings.append(
-            _note(
-                "assumed/imbalance",
-                place("moe.imbalance"),
-                "moe.imbalance is left out: tokens are spread evenly over experts (1.0). Time follows the busiest "
-                "rank, and its load grows in proportion.",
-                "moe: {imbalance: 1.3}, the largest over the mean of your own counts",
-            )
-        )
-    return findings
-
-
-def default_notes(work: Workload, place: PlaceOf) -> list[Finding]:
-    """Say which left-out key would change a load by over 10 % if it were turned."""
-    before = _sent_by_axis(work)
-    findings = []
-    for key, value, other in _turned(work):
-        after = _sent_by_axis(other)
-        changes = {
-            axis: after[axis] / before[axis] - 1
-            for axis in before
-            if before[axis] > 0
-            and axis in after
-            and abs(after[axis] / before[axis] - 1) > NOTABLE_SHARE
-        }
-        if changes:
-            listed = ", ".join(f"{axis} {change:+.0%}" for axis, change in changes.items())
-            findings.append(
-                _note(
-                    f"assumed/{key.split('.')[1].replace('_', '-')}",
-                    place(key),
-                    f"{key} is left out; {work.layout.framework}'s default {value[0]} is assumed. With {value[1]} the load "
-                    f"of a rank would change: {listed}.",
-                    f"{key.split('.')[1]}: {value[0]}, to say so",
-                    changes={axis: round(change, 4) for axis, change in changes.items()},
-                )
-            )
-    return findings
-
-
-_Turned = tuple[str, tuple[str, str], Workload]
-
-
-def _turned(work: Workload) -> list[_Turned]:
-    """Return (key, (default, other), workload with the other) for each key left out."""
-    return [*_turned_layout(work), *_turned_experts(work), *_turned_training(work)]
-
-
-def _turned_layout(work: Workload) -> Iterator[_Turned]:
-    layout = work.layout
-    left_out = "sequence_parallel" in layout.assumed and layout.framework in ("megatron", "torch")
-    if left_out and layout.tp > 1:
-        other = msgspec.structs.replace(layout, sequence_parallel=True)
-        yield "layout.sequence_parallel", ("false", "true"), replace(work, layout=other)
-    if "sharding" in layout.assumed and layout.framework == "megatron":
-        other = msgspec.structs.replace(layout, sharding="zero1", shard_degree=layout.dp)
-        yield "layout.sharding", ("none", "zero1"), replace(work, layout=other)
-
-
-def _turned_experts(work: Workload) -> Iterator[_Turned]:
-    moe = work.moe
-    if not work.model.is_moe or work.layout.ep == 1:
-        return
-    default = dispatcher_of(work)
-    if moe.dispatcher is None:
-        turned: Literal["alltoall", "deepep"] = "alltoall" if default == "allgather" else "deepep"
-        other = msgspec.structs.replace(moe, dispatcher=turned)
-        yield "moe.dispatcher", (default, turned), replace(work, moe=other)
-    if default == "deepep" and moe.dispatch_dtype is None:
-        other = msgspec.structs.replace(moe, dispatch_dtype="fp8")
-        yield "moe.dispatch_dtype", ("bf16", "fp8"), replace(work, moe=other)
-
-
-def _turned_training(work: Workload) -> Iterator[_Turned]:
-    training = work.training
-    if training.reshard_after_forward is None and work.layout.sharding in ("fsdp", "hsdp"):
-        reshards = bool(reshard_of(work))
-        words = ("true", "false") if reshards else ("false", "true")
-        other = msgspec.structs.replace(training, reshard_after_forward=not reshards)
-        yield "training.reshard_after_forward", words, replace(work, training=other)
-    if training.gradient_dtype is None:
-        wide = work.gradient_bytes == 4
-        words = ("fp32", "bf16") if wide else ("bf16", "fp32")
-        other = msgspec.structs.replace(training, gradient_dtype="bf16" if wide else "fp32")
-        yield "training.gradient_dtype", words, replace(work, training=other)
-
-
-def _sent_by_axis(work: Workload) -> dict[str, float]:
-    """Return what the busiest rank sends a step on each axis (only known collectives)."""
-    sent: dict[str, NDArray[np.float64]] = {}
-    for one in modelled_collectives(work):
-        total = one.sent_bytes_by_stage(degree_of_axis(work.layout, one.axis) or 2)
-        if total is not None:
-            # Dispatchers differ in which of these axes they use: compare their sum.
-            axis = "ep" if one.axis in ("etp", "ep-etp") else one.axis
-            sent[axis] = sent.get(axis, np.zeros(1)) + total
-    return {axis: float(total.max()) for axis, total in sent.items()}
+    """Say that the job leaves GPUs of its cluster idle (``check`` runs the same rule)."""
+    return list(gpus_unused.findings(RuleContext(layout, place, slots=gpus)))
 
 
 def mesh_notes(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> list[Finding]:
@@ -356,7 +160,7 @@ def mesh_notes(routes: Sequence[AxisRoute], fabric: Fabric, place: PlaceOf) -> l
     if not axes:
         return []
     return [
-        _note(
+        note(
             "routes/mesh-one-ring",
             place("cluster.node"),
             "GPUs of a host are joined by a mesh of links; each group is routed as one ring in NIC order. A "
@@ -384,7 +188,7 @@ def vocabulary_notes(
         if moe.dispatcher in ("deepep", "hybridep"):
             setting = f"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN={members}"
             findings.append(
-                _note(
+                note(
                     "vocabulary/nvlink-domain-not-host",
                     place("moe.dispatcher"),
                     f"{members} EP ranks of a group share one NVLink domain of {int(domain_gpus.max())} GPUs, over several "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from meshwright.findings import Severity
 from meshwright.rules.arithmetic import padded
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
+from meshwright.rules.remedies import degree_of
 
 PADDED_TO = {"megatron": 128, "nanotron": 1}
 """Frameworks that pad, and the default multiple (times tp).
@@ -32,7 +34,8 @@ def padded_vocabulary(context: RuleContext) -> int | None:
 
 @rule(
     "vocabulary/padded",
-    source="NVIDIA/Megatron-LM megatron/training/vocab_utils.py; NVIDIA-NeMo/Megatron-Bridge#1331",
+    source="NVIDIA/Megatron-LM megatron/training/vocab_utils.py; huggingface/nanotron "
+    "src/nanotron/config/config.py ModelArgs; NVIDIA-NeMo/Megatron-Bridge#1331",
     severity=Severity.NOTE,
 )
 def vocabulary_padded(context: RuleContext) -> Iterator[Violation]:
@@ -64,8 +67,10 @@ def vocabulary_padded(context: RuleContext) -> Iterator[Violation]:
 
 @rule(
     "vocabulary/divide-tp",
-    source="torch.distributed.tensor Shard; sgl-project/sglang#31799",
+    source="torch.distributed.tensor Shard; deepspeedai/DeepSpeed deepspeed/module_inject/tp_shard.py "
+    "get_shard_size; sgl-project/sglang#31799",
     severity=Severity.WARNING,
+    frameworks=("torch", "torchtitan", "deepspeed"),
 )
 def vocabulary_divides(context: RuleContext) -> Iterator[Violation]:
     """Tp divides the vocabulary where the framework pads nothing."""
@@ -88,7 +93,8 @@ def vocabulary_divides(context: RuleContext) -> Iterator[Violation]:
                 "per_rank": padded(model.vocab, 64 * tp) // tp,
                 "paddable": True,
             },
-            f"pad the vocabulary to {minimal}, or to {padded(model.vocab, 64 * tp)} (64 × tp)",
+            f"pad the vocabulary to {minimal}, or to {padded(model.vocab, 64 * tp)} (64 × tp), or "
+            f"{degree_of(context, 'tp', math.gcd(model.vocab, model.heads), tp)}",
         )
 
 

@@ -57,14 +57,16 @@ def asked(schedule: str, pp: int, microbatches: int, options: Options) -> Asked:
         No schedule has the name, no framework the convention, or a number is below 1.
     """
     chunks, group = options.get("chunks"), options.get("group")
-    name = schedule_name(schedule, chunks or 1)
+    convention = options.get("convention", "megatron")
+    # torch's Schedule1F1B takes one stage a rank; Megatron interleaves where there are more
+    several = 1 if convention == "torch" and schedule.strip() else chunks or 1
+    name = schedule_name(schedule, several)
     if name is None:
         near = nearest(schedule, NAMES)
         raise UsageError(
             f"{shown(schedule)} is no schedule known here"
             f"{f'; did you mean {near}?' if near else ''} (known: {', '.join(SCHEDULES)})"
         )
-    convention = options.get("convention", "megatron")
     if convention not in CONVENTIONS:
         raise UsageError(f"convention {shown(convention)}: write {' or '.join(CONVENTIONS)}")
     numbers = {"pp": pp, "microbatches": microbatches, "chunks": chunks, "group": group}

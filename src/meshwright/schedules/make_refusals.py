@@ -20,12 +20,24 @@ _MEGATRON = "Megatron-Core 0.10 on; before, m % pp had to be 0"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rule that forbids a schedule: its id, why, with which numbers, what to do."""
+    """A rule that forbids a schedule: its id, why, with which numbers, what to do.
+
+    Parameters
+    ----------
+    about
+        What is wrong: ``chunks``, ``pp``, ``microbatches`` or ``group``.
+    values
+        Right values of it nearby; of ``microbatches`` with ``at_least`` also every larger one that
+        no other rule forbids.
+    """
 
     rule: str
     message: str
     numbers: Mapping[str, int | str]
     remedy: str
+    about: str
+    values: tuple[int, ...] = ()
+    at_least: bool = False
 
 
 def refusals(
@@ -62,13 +74,19 @@ def _chunks(ask: Asked) -> Iterator[Refusal]:
         why, remedy = "holds two stages a rank or more", "vp: 2, or schedule: 1f1b"
     elif name not in (*TWO_CHUNKS, *MANY_CHUNKS) and chunks > 1:
         why, remedy = "holds one stage a rank", "leave vp out"
-    if remedy is not None:
-        yield Refusal(
-            "pipeline/schedule-chunks",
-            f"{name} {why}, not {chunks}.",
-            {"schedule": name, "vp": chunks},
-            remedy,
-        )
+    if remedy is None:
+        return
+    of = name
+    if name == "1f1b":  # of several chunks it is interleaved, but for torch's class of that name
+        of, remedy = "torch's 1f1b (Schedule1F1B)", "schedule: interleaved, or leave vp out"
+    yield Refusal(
+        "pipeline/schedule-chunks",
+        f"{of} {why}, not {chunks}.",
+        {"schedule": name, "vp": chunks},
+        remedy,
+        "chunks",
+        (2,) if name in (*TWO_CHUNKS, *MANY_CHUNKS) else (1,),
+    )
 
 
 def _megatron_groups(ask: Asked) -> Iterator[Refusal]:
@@ -85,14 +103,17 @@ def _megatron_groups(ask: Asked) -> Iterator[Refusal]:
             if ask.group_given
             else f"interleaved: {count} microbatches do not fill one group of pp {pp}"
         )
-        remedy = f"num_microbatches: {_multiples(count, pp)}" if count < pp else f"group: {pp}"
-        yield Refusal(rule, f"{why}: {_MEGATRON}.", numbers, remedy)
+        why += f": {_MEGATRON}."
+        if count < pp:
+            yield _counted(rule, why, numbers, (group if group > pp else pp,))
+        else:
+            yield Refusal(rule, why, numbers, f"group: {pp}", "group", (pp,))
     elif 0 < rest < pp:
-        yield Refusal(
+        yield _counted(
             rule,
             f"interleaved: {count} microbatches in groups of {group} leave {rest}, fewer than pp {pp}: {_MEGATRON}.",
             numbers,
-            f"num_microbatches: {_multiples(count, group)}",
+            _around(count, group),
         )
 
 
@@ -103,12 +124,13 @@ def _torch_groups(ask: Asked) -> Iterator[Refusal]:
     rule = "pipeline/interleaved-microbatches"
     rounds, group = torch_rounds(pp, count), torch_group(pp, count)
     if rest := count % rounds:
-        yield Refusal(
+        above = min(count - rest + rounds, pp * (rounds + 1))  # there a round more begins
+        yield _counted(
             rule,
-            f"{name}: torch makes max(1, m // pp) = {rounds} rounds of {count} microbatches over pp {pp}, and "
-            f"{count} % {rounds} = {rest} is not 0.",
+            f"{name}: torch makes rounds = max(1, m // pp) = {rounds} of {count} microbatches over pp {pp} and "
+            f"wants m % rounds == 0; {count} % {rounds} = {rest}.",
             {"microbatches": count, "pp": pp, "rounds": rounds, "remainder": rest},
-            f"num_microbatches: {_multiples(count, pp)}",
+            (count - rest, above),
         )
     elif ask.group_given and ask.group != group:
         yield Refusal(
@@ -117,6 +139,8 @@ def _torch_groups(ask: Asked) -> Iterator[Refusal]:
             f"no other group than {group}.",
             {"microbatches": count, "pp": pp, "rounds": rounds, "group": ask.group},
             f"group: {group}",
+            "group",
+            (group,),
         )
 
 
@@ -124,14 +148,15 @@ def _fills(ask: Asked) -> Iterator[Refusal]:
     name = ask.schedule
     if name != "dualpipev" and (name != "1f1b" or ask.convention != "torch"):
         return
-    least = ask.pp * ask.chunks if name == "1f1b" else 2 * ask.pp
+    least = ask.pp if name == "1f1b" else 2 * ask.pp
     if ask.microbatches < least:
         of = "torch's 1f1b" if name == "1f1b" else name
-        yield Refusal(
+        yield _counted(
             "pipeline/microbatches-fill-stages",
             f"{of} over pp {ask.pp}: {ask.microbatches} microbatches, fewer than its {least} stages.",
             {"microbatches": ask.microbatches, "pp": ask.pp, "least": least},
-            f"num_microbatches: {least}",
+            (least,),
+            at_least=True,
         )
 
 
@@ -142,12 +167,12 @@ def _dualpipe(ask: Asked) -> Iterator[Refusal]:
     if pp % 2:
         yield _odd_ranks(rule, "DualPipe", pp)
     if count % 2 or count < 2 * pp:
-        yield Refusal(
+        yield _counted(
             rule,
             f"DualPipe over pp {pp} with {count} microbatches: their number is even and at least "
             f"2 · pp = {2 * pp}.",
             {"microbatches": count, "pp": pp, "least": 2 * pp},
-            f"num_microbatches: {max(count + count % 2, 2 * pp)}",
+            (max(count + count % 2, 2 * pp),),
         )
 
 
@@ -158,22 +183,39 @@ def _chimera(ask: Asked) -> Iterator[Refusal]:
     if ask.pp % 2:
         yield _odd_ranks(rule, "Chimera", ask.pp)
     if count % 2:
-        yield Refusal(
+        yield _counted(
             rule,
             f"Chimera over pp {ask.pp} with {count} microbatches: each of the two directions takes half of "
             "them.",
             {"microbatches": count, "pp": ask.pp},
-            f"num_microbatches: {count + 1}",
+            (count + 1,),
         )
 
 
 def _odd_ranks(rule: str, name: str, pp: int) -> Refusal:
-    near = f"{pp - 1} or {pp + 1}" if pp > 1 else "2"
+    near = (pp - 1, pp + 1) if pp > 1 else (2,)
     why = f"{name} over pp {pp}: two pipelines run against each other, so pp is even."
-    return Refusal(rule, why, {"pp": pp}, f"pp: {near}")
+    return Refusal(rule, why, {"pp": pp}, f"pp: {_listed(near)}", "pp", near)
 
 
-def _multiples(number: int, factor: int) -> str:
-    """Return the multiples of ``factor`` around a number, as text."""
+def _counted(
+    rule: str,
+    message: str,
+    numbers: Mapping[str, int | str],
+    counts: tuple[int, ...],
+    *,
+    at_least: bool = False,
+) -> Refusal:
+    """Return a refusal of a number of microbatches, with those that would do."""
+    remedy = f"num_microbatches: {_listed(counts)}"
+    return Refusal(rule, message, numbers, remedy, "microbatches", counts, at_least)
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return " or ".join(map(str, values))
+
+
+def _around(number: int, factor: int) -> tuple[int, ...]:
+    """Return the multiples of ``factor`` around a number, never 0."""
     below = number // factor * factor
-    return f"{below} or {below + factor}" if below else str(factor)
+    return (below, below + factor) if below else (factor,)

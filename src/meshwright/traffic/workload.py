@@ -13,7 +13,7 @@ from meshwright.job.layout import Layout
 from meshwright.job.model import Model, moe_layers
 from meshwright.job.parameters import RankParameters, StageLayers, parameters_per_rank
 from meshwright.job.sections import LayoutSection, MoeSection, TrainingSection
-from meshwright.job.stages import layers_held
+from meshwright.job.stages import chunks_of, held_of_chain, ranks_of_chain
 from meshwright.job.vocabulary import padded_rows
 from meshwright.schedules.names import TWO_CHUNKS, TWO_DIRECTIONS, schedule_name
 
@@ -120,12 +120,10 @@ class Workload:
 
     def held_layers(self) -> list[tuple[int, ...]]:
         """Return the numbers of the layers each stage holds, all its chunks together."""
-        if self.is_folded and not any(count % 2 for count in self.stage_layers):
-            halves = [count // 2 for count in self.stage_layers]
-            turned = layers_held([*halves, *reversed(halves)])
-            last = len(turned) - 1
-            return [turned[rank] + turned[last - rank] for rank in range(len(halves))]
-        held = layers_held(self.stage_layers, self.layout.vp)
+        pp, chunks = self.layout.pp, 2 if self.is_folded else self.layout.vp
+        ranks = ranks_of_chain(pp, pp * chunks, folded=self.is_folded)
+        chain = chunks_of(self.layout, self.stage_layers, ranks)
+        held = held_of_chain(chain, pp, folded=self.is_folded)
         if self.is_opposed:
             return [
                 mine + other if rank != len(held) - 1 - rank else mine
