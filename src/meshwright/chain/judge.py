@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.chain.context import context_of, hardware_of, trying
+from meshwright.chain.kinds_of_job import add_training_kinds
 from meshwright.chain.outline import Outline
 from meshwright.chain.plan import workload_of
 from meshwright.job.stages import layers_by_stage
@@ -54,6 +55,7 @@ def memory_of(outline: Outline) -> JobMemory | None:
     work = workload_of(outline)
     if work is None:
         return None
+    add_training_kinds(outline)
     constants, fabric = default_constants(), outline.fabric
     said = modelled_collectives(work) if outline.kinds else []
     held = communicators(outline.kinds, said, domain_gpus(fabric), constants)

@@ -11,7 +11,7 @@ from meshwright.chain.outline import Outline
 from meshwright.findings import Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.map_text import degrees_text
-from meshwright.report.text import counted, findings_text, paragraph
+from meshwright.report.text import counted, findings_text, if_sensible, paragraph
 from meshwright.units import format_count
 
 SCHEMA = "meshwright/check/1"
@@ -23,7 +23,7 @@ def check_json(outline: Outline, judgement: Judgement, nearest: Nearest) -> dict
     return {
         "schema": SCHEMA,
         "job": outline.job.name,
-        "world_size": outline.layout.world_size,
+        "world_size": if_sensible(outline.layout.world_size),
         "framework_version": outline.layout.framework_version,
         "valid": outline.is_legal,
         "checked": list(judgement.checked),

@@ -6,21 +6,15 @@ import math
 from collections.abc import Iterator
 
 from meshwright.findings import Severity
+from meshwright.job.vocabulary import padded_rows, row_multiple
 from meshwright.rules.arithmetic import padded
 from meshwright.rules.registry import Rule, RuleContext, Violation, rule
 from meshwright.rules.remedies import degree_of
 
-PADDED_TO = {"megatron": 128, "nanotron": 1}
-"""Frameworks that pad, and the default multiple (times tp).
-
-Megatron ``--make-vocab-size-divisible-by`` 128; nanotron ``make_vocab_size_divisible_by`` 1.
-"""
-
 
 def vocabulary_multiple(context: RuleContext) -> int | None:
     """Return the multiple (before tp) rows are padded to; ``None`` where nothing is padded."""
-    given = getattr(context.section, "vocab_divisible_by", None)
-    return int(given) if given is not None else PADDED_TO.get(context.layout.framework)
+    return row_multiple(context.layout.framework, context.section.vocab_divisible_by)
 
 
 def padded_vocabulary(context: RuleContext) -> int | None:
@@ -28,8 +22,8 @@ def padded_vocabulary(context: RuleContext) -> int | None:
     model, tp = context.model, context.layout.tp
     if model is None or tp < 1:
         return None
-    multiple = vocabulary_multiple(context)
-    return model.vocab if multiple is None else padded(model.vocab, multiple * tp)
+    given = context.section.vocab_divisible_by
+    return padded_rows(model.vocab, tp, context.layout.framework, given)
 
 
 @rule(
