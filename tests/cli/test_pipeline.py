@@ -319,3 +319,67 @@ def test_the_docs_name_every_option():
     for option in command.params:
         names = [*option.opts, *option.secondary_opts]
         assert option.name in ("job", "as_json", "orders") or any(one in text for one in names)
+
+
+def test_durations_left_out_beside_others_are_told():
+    found = answer("-p", 4, "-m", 8, "--forward", 0.01, "--backward", 0.02)
+    (told,) = found["findings"]
+    assert told["rule"] == "assumed/left-out-durations"
+    assert told["numbers"] == {
+        "forward_s": 0.01,
+        "input_gradient_s": 0.02,
+        "weight_gradient_s": 1.0,
+    }
+    assert found["makespan_s"] == pytest.approx(11 * 1.03)
+    page = " ".join(ask("-p", 4, "-m", 8, "--forward", 0.01, "--backward", 0.02).out.split())
+    assert "A stage takes F 0.0100 s, I 0.0200 s, W 1.00 s (B = I + W)." in page
+    for whole in ((), ("--forward", 0.01, "--backward", 0.02, "--weight", 0.01)):
+        assert answer("-p", 4, "-m", 8, *whole)["findings"] == []
+        assert "A stage takes F" in ask("-p", 4, "-m", 8, *whole).out
+    split = " ".join(ask("-p", 4, "-m", 8, "--schedule", "zb-h1").out.split())
+    assert "W 1.00 s. " in split
+
+
+def test_a_refused_question_has_all_keys_of_the_document():
+    ran = answer("-p", 4, "-m", 8)
+    refused = answer("-p", 3, "-m", 8, "--schedule", "dualpipe", status=1)
+    assert refused.keys() == ran.keys()
+    assert refused["idle"] is None
+    assert refused["changes"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--ranks-per-link", 10**20),
+        ("--group", 10**20, "--schedule", "interleaved", "-v", 2),
+        ("--ranks-per-link", 0),
+    ],
+)
+def test_numbers_that_are_too_large(options):
+    ran = ask("-p", 4, "-m", 8, *options)
+    assert ran.status == 2
+    assert "is not in the range" in ran.err
+
+
+def test_blocking_interleaved_ranks_exchange_once_a_turn():
+    usual = ("-m", 8, "-v", 2, "--schedule", "interleaved")
+    for ranks, count in ((4, 57), (2, 51)):
+        assert answer("-p", ranks, *usual, "--blocking")["makespan_s"] == count
+        assert answer("-p", ranks, *usual)["makespan_s"] == count
+    found = answer(
+        "-p", 4, "-m", 32, "-v", 5, "--schedule", "interleaved", "--send", 0.25, "--blocking"
+    )
+    # 182 slots of Megatron's calls, a message after each but the last
+    assert found["makespan_s"] == pytest.approx(489 + 181 * 0.25)
+
+
+def test_both_peaks_where_the_backward_is_split():
+    found = answer("-p", 4, "-m", 32, "--schedule", "zb-h2")
+    assert found["peak_until_input_gradient"] == [7, 5, 3, 1]
+    page = ask("-p", 4, "-m", 32, "--schedule", "zb-h2").out
+    rows = cells(page, "rank  busy")[1:]
+    both = zip(found["peak_in_flight"], found["peak_until_input_gradient"], strict=True)
+    assert [row[-1] for row in rows] == [f"{peak}/{until}" for peak, until in both]
+    assert "counts a microbatch half from I to W" in " ".join(page.split())
+    assert "/" not in cells(ask("-p", 4, "-m", 8).out, "rank  busy")[1][-1]

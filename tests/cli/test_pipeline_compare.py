@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from cli.pipeline_asking import SCHEDULES, answer, ask, cells, job_file
+from meshwright.cli.main import cli
 
 
 def rows_of(*options):
@@ -126,7 +128,9 @@ def test_the_table_has_the_numbers_of_the_document(tmp_path):
     assert len(lines) == len(shown)
     for line, row in zip(lines, shown, strict=True):
         name = row["schedule"] + (f" v{row['chunks']}" if row["chunks"] > 1 else "")
-        assert line[0].removesuffix("*").split(",")[0] == name
+        assert line[0].removesuffix("!").removesuffix("*").split(",")[0] == name
+        assert line[0].endswith("!") == (row["framework_runs"] is False)
+        assert line[7] == {True: "yes", False: "no"}[row["fits"]]
         assert int(line[1]) == row["microbatches"]
         assert float(line[2].split()[0]) == pytest.approx(row["makespan_s"], abs=0.005)
         if row is not shown[0]:
@@ -139,6 +143,53 @@ def test_the_table_has_the_numbers_of_the_document(tmp_path):
             row["peak_activation_bytes"] / 2**30, abs=0.0051
         )
     assert max(map(len, page.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+def test_no_part_of_a_sequence_is_a_microbatch(tmp_path):
+    one = {
+        row["microbatches"]: row
+        for row in rows_of(job_file(tmp_path))
+        if row["change"] == "microbatches"
+    }
+    assert one[8]["makespan_s"] is not None
+    assert "0.5 sequences; micro_batch is 1" in one[32]["refused"]
+    assert one[64]["makespan_s"] is None
+    two = {
+        row["microbatches"]: row
+        for row in rows_of(job_file(tmp_path, batch={"micro_batch": 2}))
+        if row["change"] == "microbatches"
+    }
+    assert two[32]["makespan_s"] is not None
+    assert "0.5 sequences" in two[64]["refused"]
+    # without a job nobody says what a microbatch is
+    assert all(
+        row["refused"] is None
+        for row in rows_of("-p", 4, "-m", 8)
+        if row["change"] == "microbatches"
+    )
+
+
+def total_of(path):
+    ran = CliRunner().invoke(cli, ["memory", str(path), "--json"])
+    stages = json.loads(ran.stdout)["stages"]
+    return max(stage["total_bytes"] for stage in stages)
+
+
+def test_what_fits_is_what_memory_counts(tmp_path):
+    rows = rows_of(job_file(tmp_path))
+    assert rows[0]["total_bytes"] == pytest.approx(total_of(job_file(tmp_path)))
+    for row in ran(rows):
+        assert row["fits"] == (row["total_bytes"] <= 85520809984)  # 79.65 GiB of an H100
+    by_name = {row["schedule"]: row for row in ran(rows) if row["change"] == "schedule"}
+    for name in ("gpipe", "zb-h1", "dualpipe", "chimera"):
+        path = job_file(tmp_path, training={"schedule": name})
+        assert by_name[name]["total_bytes"] == pytest.approx(total_of(path)), name
+    halved = next(row for row in rows if row["microbatches"] == 8)
+    path = job_file(tmp_path, batch={"micro_batch": 2, "num_microbatches": 8})
+    assert halved["total_bytes"] == pytest.approx(total_of(path))
+    # two copies of the weights
+    assert by_name["dualpipe"]["total_bytes"] > by_name["zb-h1"]["total_bytes"]
+    assert all(row["fits"] is None for row in rows_of("-p", 4, "-m", 8))
 
 
 def test_rows_that_would_take_long_are_left_out():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 
 import pytest
+from click.testing import CliRunner
 
 from cli.pipeline_asking import SCHEDULES, answer, ask, job_file, sizes
 from cli.running import finding_of, rules_of
+from meshwright.cli.main import cli
 from meshwright.timeline.trace.check import check_trace
 
 ONE_COPY = [name for name in SCHEDULES if name not in ("dualpipe", "chimera")]
@@ -86,7 +89,7 @@ def test_what_does_not_go_with_a_schedule_file(tmp_path):
     path = written(tmp_path, "0F0,0B0", "1F0,1B0")
     for options, says in [
         (("-p", 3), "2 ranks"),
-        (("-m", 2), "1 microbatches"),
+        (("-m", 2), "has 1 microbatch, "),
         (("--schedule", "gpipe"), "--schedule"),
         (("-v", 2), "--chunks"),
         (("--group", 2), "--group"),
@@ -204,3 +207,47 @@ def test_nothing_is_written_of_a_schedule_that_is_refused(tmp_path):
     path = tmp_path / "step.svg"
     assert ask("-p", 3, "-m", 8, "--schedule", "dualpipe", "--svg", path).status == 1
     assert not path.exists()
+
+
+def test_a_pipe_is_not_read(tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    ran = ask("--schedule-file", pipe)
+    assert ran.status == 2
+    assert "no file" in ran.err
+
+
+def test_ranks_of_a_file_are_bounded(tmp_path):
+    ran = ask("--schedule-file", written(tmp_path, *["0F0,0B0"] * 4097))
+    assert ran.status == 2
+    assert "over 4,096" in ran.err
+
+
+def test_a_trace_that_could_not_be_read_back_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("meshwright.timeline.trace.text.MAX_TEXT_BYTES", 95 * 1024)
+    path = tmp_path / "step.json"
+    ran = ask("-p", 4, "-m", 12, "--trace", path)  # 96 operations
+    assert ran.status == 2
+    assert "96 operations are over the 95" in ran.err
+    assert not path.exists()
+    assert ask("-p", 4, "-m", 11, "--trace", path).status == 0
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "dualpipe"])
+def test_no_operation_takes_more_of_a_trace_than_is_reckoned(tmp_path, schedule):
+    path = tmp_path / "step.json"
+    found = answer(job_file(tmp_path), "--schedule", schedule, "--trace", path, "--orders")
+    operations = sum(map(len, found["orders"]))
+    assert path.stat().st_size <= 4096 + operations * 1024
+
+
+def test_a_trace_with_another_makespan_is_refused(tmp_path):
+    path = tmp_path / "step.json"
+    assert ask("-p", 2, "-m", 3, "--trace", path).status == 0
+    whole = path.read_text()
+    assert CliRunner().invoke(cli, ["timeline", str(path)]).exit_code == 0
+    for said in ("-12.0", "11.5", "1e300"):
+        path.write_text(whole.replace('"makespan_s":12.0', f'"makespan_s":{said}'))
+        ran = CliRunner().invoke(cli, ["timeline", str(path)])
+        assert ran.exit_code != 0
+        assert "makespan_s" in str(ran.exception), said

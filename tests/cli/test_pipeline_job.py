@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from cli.pipeline_asking import SCHEDULES, SEVERAL, answer, ask, cells, job_file
@@ -230,6 +231,7 @@ def test_what_does_not_go_with_a_job(tmp_path):
         ),
         (("--efficiency", "nan"), "--efficiency nan"),
         (("--efficiency", 1.5), "--efficiency 1.5"),
+        (("--efficiency", 1e-320), "a share from 1e-06 to 1"),
         (("--schedule", "zb-q"), "known"),
         (("--group", 4), "--group is for"),
         (("-m", 1 << 20, "-v", 2), "operations"),
@@ -286,7 +288,132 @@ def test_which_ranks_wait_for_their_sends(tmp_path):
     assert blocking("--schedule", "zb-h1", "--blocking")
     assert not blocking(layout={"vp": 2}, training={"schedule": "interleaved"})
     assert blocking(layout={"vp": 2}, training={"schedule": "interleaved", "overlap_p2p": False})
-    assert not blocking(layout={"framework": "torch", "sequence_parallel": None})
+    # torch's Schedule1F1B waits for its sends with the receives behind them, its other classes do not
+    torch = {"framework": "torch", "sequence_parallel": None}
+    assert blocking(layout=torch)
+    assert not blocking(layout=torch, training={"schedule": "gpipe"})
+    assert not blocking(layout=torch | {"vp": 2}, training={"schedule": "interleaved"})
+    rows = answer(
+        job_file(tmp_path, layout=torch | {"vp": 2}, training={"schedule": "interleaved"}),
+        "--compare",
+    )
+    plain = next(row for row in rows["alternatives"] if row["schedule"] == "1f1b")
+    assert plain["makespan_s"] == answer(job_file(tmp_path, layout=torch))["makespan_s"]
+
+
+def notes(found, rule):
+    return [one for one in found["findings"] if one["rule"] == rule]
+
+
+def test_narrow_formats_are_narrow_in_products_with_weights_alone(tmp_path):
+    wide, narrow = (
+        answer(job_file(tmp_path, training={"precision": precision, "recompute": "none"}))
+        for precision in ("bf16", "fp8")
+    )
+    flops = stage_flops(work_of(job_file(tmp_path)), loop_ranks(4), "none")
+    rates = 0.5 * np.array([989.4e12, 1978.9e12])
+    matmul, core = flops.weight, flops.forward - flops.weight  # the output layer's are in both
+    assert wide["stage_times"]["forward_s"][0] == pytest.approx((matmul + core)[0] / rates[0])
+    assert narrow["stage_times"]["forward_s"][0] == pytest.approx(
+        matmul[0] / rates[1] + core[0] / rates[0], rel=1e-3
+    )
+    last = narrow["stage_times"]["weight_gradient_s"]
+    output = wide["stage_times"]["weight_gradient_s"]
+    # the output layer takes the same in both
+    assert last[3] - last[0] == pytest.approx(output[3] - output[0], rel=1e-3)
+    assert "attention's core" in notes(narrow, "assumed/stage-times")[0]["message"]
+    assert "attention's core" not in notes(wide, "assumed/stage-times")[0]["message"]
+
+
+def test_what_communicates_inside_a_stage_is_named(tmp_path):
+    (told,) = notes(answer(job_file(tmp_path)), "assumed/stage-times")
+    assert told["numbers"]["inside"] == ["tp 8"]
+    assert "(tp 8) is not in it" in told["message"]
+    alone = job_file(tmp_path, layout={"tp": 1, "dp": 1, "sequence_parallel": None})
+    assert notes(answer(alone), "assumed/stage-times")[0]["numbers"]["inside"] == []
+
+
+def test_a_gpu_whose_peak_is_not_known_is_named(tmp_path):
+    layout = {"tp": 1, "pp": 8, "dp": 2, "sequence_parallel": None}
+    found = answer(job_file(tmp_path, cluster="rtx-pro-6000-8 x 2", layout=layout))
+    assert "RTX PRO 6000" in notes(found, "assumed/no-gpu-rate")[0]["message"]
+    nobody = answer(job_file(tmp_path, cluster=None))
+    assert "no GPU is named" in notes(nobody, "assumed/no-gpu-rate")[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "schedule", "runs"),
+    [
+        ("megatron", "dualpipe", False),
+        ("megatron", "1f1b", True),
+        ("torch", "zb-v", True),
+        ("torch", "chimera", False),
+        ("deepspeed", "1f1b", True),
+        ("deepspeed", "gpipe", False),
+        ("nanotron", "gpipe", True),
+    ],
+)
+def test_schedules_that_the_framework_does_not_run(tmp_path, framework, schedule, runs):
+    layout = {"framework": framework, "sequence_parallel": None}
+    path = job_file(tmp_path, layout=layout, training={"schedule": schedule})
+    found = answer(path)
+    assert len(notes(found, "pipeline/schedule-of-framework")) == (not runs)
+    rows = answer(path, "--compare")["alternatives"]
+    assert rows[0]["framework_runs"] is runs
+    asked = answer(job_file(tmp_path, layout=layout), "--schedule", schedule)
+    assert len(notes(asked, "pipeline/schedule-of-framework")) == (not runs)
+
+
+def test_whose_order_is_said_for_each_framework(tmp_path):
+    for framework, words in (
+        ("megatron", "Megatron-Core 0.10"),
+        ("torch", "rules: torch."),
+        ("deepspeed", "DeepSpeed's TrainSchedule"),
+        ("nanotron", "nanotron's engines"),
+    ):
+        layout = {"framework": framework, "sequence_parallel": None}
+        page = " ".join(ask(job_file(tmp_path, layout=layout)).out.split())
+        assert words in page, framework
+    plain = " ".join(ask("-p", 4, "-m", 8).out.split())
+    assert "Order and rules: Megatron-Core 0.10 and later." in plain
+    maxtext = job_file(
+        tmp_path,
+        model="llama3-8b",
+        layout={"framework": "maxtext", "tp": None, "pp": None, "sequence_parallel": None, "ici": {"tensor": 8}, "dcn": {"stage": 4}},
+    )  # fmt: skip
+    page = " ".join(ask(maxtext).out.split())
+    assert "That is not modelled" in page
+    assert "Megatron" not in page
+
+
+def test_other_microbatches_are_another_batch(tmp_path):
+    found = answer(job_file(tmp_path), "-m", 32)
+    (told,) = notes(found, "pipeline/other-batch")
+    assert "2 × the job's batch" in told["message"]
+    assert not notes(answer(job_file(tmp_path), "-m", 16), "pipeline/other-batch")
+    assert not notes(answer(job_file(tmp_path)), "pipeline/other-batch")
+
+
+def test_the_best_split_does_not_depend_on_the_cluster(tmp_path):
+    splits = [
+        answer(job_file(tmp_path, cluster=cluster), *more)["best_split"]["layers"]
+        for cluster in ("dgx-h100 x 4", "dgx-a100 x 4", "dgx-b200 x 4", None)
+        for more in ((), *([("--efficiency", 0.37)] if cluster else []))
+    ]
+    assert splits == [splits[0]] * len(splits)
+
+
+def test_chunks_that_the_job_gives_one_by_one(tmp_path):
+    stages = [10, 11, 10, 10, 10, 10, 10, 9]
+    path = job_file(
+        tmp_path, layout={"vp": 2, "stages": stages}, training={"schedule": "interleaved"}
+    )
+    assert answer(path)["layers"] == stages
+
+
+def test_torchtitans_own_split(tmp_path):
+    layout = {"framework": "torchtitan", "sequence_parallel": None}
+    assert answer(job_file(tmp_path, layout=layout))["layers"] == [20, 21, 20, 19]
 
 
 def test_activations_in_the_table_are_those_of_the_document(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from meshwright.chain.pipeline_framework import FrameworkPipelines
+from meshwright.chain.pipeline_room import Room
 from meshwright.chain.pipeline_work import StageWork
 from meshwright.findings import Finding, Place
 from meshwright.origin import Origin
@@ -12,8 +14,6 @@ from meshwright.schedules.make_asked import Options
 from meshwright.schedules.orders import Orders
 from meshwright.timeline.program import Messages
 
-HOLDING = ("1f1b", "gpipe")
-"""Schedules whose ranks wait for their sends in Megatron."""
 OPTION_OF_KEY = {
     "batch.num_microbatches": "-m",
     "layout.pp": "-p",
@@ -54,6 +54,11 @@ class PipelineAsk:
         The question comes from the command line alone, so remedies name options.
     notes
         Findings known before anything is simulated.
+    framework
+        The job's, which runs some schedules and others not; ``holding``: those of which its ranks wait
+        for their sends.
+    micro_batch
+        Sequences of a job's microbatch, of which there is no part; ``room``: how its memory is counted.
     """
 
     title: str
@@ -75,6 +80,10 @@ class PipelineAsk:
     by_options: bool = True
     place: Callable[[str], Place] = field(default=place_of_option)
     notes: Sequence[Finding] = ()
+    framework: FrameworkPipelines | None = None
+    holding: tuple[str, ...] = ()
+    micro_batch: int | None = None
+    room: Room | None = None
 
     @property
     def options(self) -> Options:

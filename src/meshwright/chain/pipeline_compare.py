@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from meshwright.chain.pipeline_ask import HOLDING, PipelineAsk
+from meshwright.chain.pipeline_ask import PipelineAsk
 from meshwright.chain.pipeline_refused import forbidden
 from meshwright.chain.pipeline_run import PipelineRun, run_ask
 from meshwright.chain.pipeline_work import JobWork
@@ -30,7 +30,9 @@ class Alternative:
 
     ``change``: ``given``, ``microbatches``, ``schedule`` or ``split``; ``peak_microbatches``: most
     activations on any rank, as microbatches of a p-th of the model of the given size; ``copies``: copies of
-    the model a rank's weights belong to.
+    the model a rank's weights belong to; ``framework_runs``: whether the job's framework has the schedule,
+    ``None`` where no job says. ``total_bytes``: all the most loaded rank takes, and whether it ``fits``;
+    ``None``: not known.
     """
 
     change: str
@@ -44,6 +46,9 @@ class Alternative:
     copies: int = 1
     stages: tuple[int, ...] | None = None
     refused: str | None = None
+    framework_runs: bool | None = None
+    total_bytes: float | None = None
+    fits: bool | None = None
 
 
 def alternatives(ask: PipelineAsk, given: PipelineRun) -> list[Alternative]:
@@ -64,7 +69,7 @@ def _other_microbatches(ask: PipelineAsk) -> Iterator[PipelineAsk]:
 def _other_schedules(ask: PipelineAsk) -> Iterator[PipelineAsk]:
     for schedule in SCHEDULES:
         for chunks in _chunks(schedule, ask):
-            waits = ask.blocking and (ask.blocking_stated or schedule in HOLDING)
+            waits = ask.blocking if ask.blocking_stated else schedule in ask.holding
             yield replace(
                 ask, schedule=schedule, chunks=chunks, group=None, blocking=waits, orders=None
             )
@@ -97,7 +102,10 @@ def _row(change: str, ask: PipelineAsk) -> Alternative:
     made = asked(ask.schedule, ask.pp, ask.microbatches, ask.options)
     most = MOST_GREEDY if made.schedule in BY_COSTS else MOST_OPERATIONS
     refused = None
-    if errors := forbidden(ask):
+    size = (ask.micro_batch or 0) * ask.scale
+    if size != int(size):
+        refused = f"a microbatch would be {size:g} sequences; micro_batch is {ask.micro_batch}."
+    elif errors := forbidden(ask):
         refused = errors[0].message
     elif made.operations > most:
         refused = f"{made.operations:,} operations are over the {most:,} of a row."
@@ -107,7 +115,8 @@ def _row(change: str, ask: PipelineAsk) -> Alternative:
 
 
 def _ran(change: str, ask: PipelineAsk, run: PipelineRun) -> Alternative:
-    peak = run.peak_bytes
+    peak, framework = run.peak_bytes, ask.framework
+    total_bytes = _total_bytes(ask, run)
     return Alternative(
         change=change,
         schedule=run.orders.schedule,
@@ -118,4 +127,17 @@ def _ran(change: str, ask: PipelineAsk, run: PipelineRun) -> Alternative:
         peak_microbatches=float(run.peak_microbatches.max()) * ask.scale,
         peak_bytes=None if peak is None else float(peak.max()),
         copies=run.orders.chains,
+        framework_runs=None
+        if framework is None or ask.orders is not None
+        else run.orders.schedule in framework.runs,
+        total_bytes=total_bytes,
+        fits=None if total_bytes is None or ask.room is None else ask.room.fits(total_bytes),
     )
+
+
+def _total_bytes(ask: PipelineAsk, run: PipelineRun) -> float | None:
+    """Return what the most loaded rank takes; ``None`` where it is not known."""
+    layers = ask.work.rank_layers()
+    if ask.room is None or ask.orders is not None or layers is None:
+        return None
+    return ask.room.total_bytes(run.orders, ask.scale, layers, ask.group)

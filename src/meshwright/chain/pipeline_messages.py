@@ -1,11 +1,10 @@
-"""Messages between a job's pipeline ranks: by the routes of their GPUs; whether ranks wait for them."""
+"""Messages between a job's pipeline ranks: by the routes of their GPUs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from meshwright.chain.outline import Outline
-from meshwright.chain.pipeline_ask import HOLDING
 from meshwright.chain.plan import place_ranks, workload_of
 from meshwright.costs.stage_sends import neighbours, stage_sends
 from meshwright.findings import Finding
@@ -50,17 +49,3 @@ def job_messages(outline: Outline, orders: Orders | None, *, is_time: bool) -> J
     sends = stage_sends(kinds[0].members(), slots, fabric, size, pairs)
     notes = (lost_messages_note(sends.lost, place("cluster")),) if sends.lost else ()
     return JobMessages(Messages(sends.send_s, sends.link), Origin.MODELLED, notes)
-
-
-def waits_for_sends(outline: Outline, schedule: str) -> bool:
-    """Tell whether ranks wait for their sends: Megatron's do but for overlapped interleaving.
-
-    ``overlap_p2p_comm`` is on for interleaved schedules (``--no-overlap-p2p-communication``) and for no
-    other (NVIDIA/Megatron-LM megatron/training/arguments.py, megatron/core/pipeline_parallel/schedules.py).
-    """
-    layout, overlap = outline.layout, outline.job.file.training.overlap_p2p
-    if layout.pp < 2 or layout.framework != "megatron":
-        return False
-    if schedule == "interleaved":
-        return overlap is False
-    return schedule in HOLDING and overlap is not True

@@ -8,20 +8,24 @@ from meshwright.chain.context import context_of
 from meshwright.chain.jobfile import Job
 from meshwright.chain.outline import Outline, outline_job
 from meshwright.chain.pipeline_ask import PipelineAsk
-from meshwright.chain.pipeline_messages import JobMessages, job_messages, waits_for_sends
+from meshwright.chain.pipeline_framework import FRAMEWORKS, waits_for_sends
+from meshwright.chain.pipeline_messages import JobMessages, job_messages
 from meshwright.chain.pipeline_rates import JobTimes, job_model_work, job_times
 from meshwright.chain.pipeline_refused import flaws
+from meshwright.chain.pipeline_room import room_of
 from meshwright.chain.pipeline_run import PipelinePage
 from meshwright.chain.pipeline_work import given_work
 from meshwright.errors import InputError, Problem, UsageError
-from meshwright.findings import has_errors
+from meshwright.findings import Finding, has_errors
 from meshwright.origin import Origin
 from meshwright.rules.job import check_rest
+from meshwright.rules.told_pipeline import foreign_schedule_note, other_batch_note
 from meshwright.schedules.make_asked import asked
 from meshwright.schedules.names import MANY_CHUNKS, SCHEDULES, TWO_CHUNKS, schedule_name
 from meshwright.schedules.orders import Orders
 from meshwright.timeline.program import Messages
 from meshwright.traffic.workload import MESH
+from meshwright.units import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def ask_of_job(job: Job, changes: Changes) -> tuple[PipelineAsk | None, Outline]
     if not outline.is_legal:
         return None, outline
     if orders is not None and orders.ranks != layout.pp:
-        raise UsageError(f"the schedule has {orders.ranks} ranks, the job pp {layout.pp}")
+        raise UsageError(f"the schedule has {plural(orders.ranks, 'rank')}, the job pp {layout.pp}")
     schedule = _schedule_of(outline, changes)
     if not changes.other_schedule:
         rest = check_rest(context_of(outline))
@@ -77,12 +81,18 @@ def ask_of_job(job: Job, changes: Changes) -> tuple[PipelineAsk | None, Outline]
         outline.findings += flaws(orders.schedule, orders)
     if has_errors(outline.findings):
         return None, outline
+    return _ask(outline, changes, schedule), outline
+
+
+def _ask(outline: Outline, changes: Changes, schedule: str) -> PipelineAsk:
+    """Return what a job asks that no rule forbids."""
+    job, layout, orders = outline.job, outline.layout, changes.orders
     chunks = _chunks_of(outline, changes, schedule)
     count = orders.microbatches if orders is not None else _microbatches(outline, changes)
     times = _times(outline, changes, asked(schedule, layout.pp, count, {"chunks": chunks}).chunks)
     sends = _sends(outline, changes, is_time=times.is_time)
     stated = changes.blocking
-    ask = PipelineAsk(
+    return PipelineAsk(
         title=job.name,
         schedule=schedule if orders is None else orders.schedule,
         pp=layout.pp,
@@ -90,7 +100,7 @@ def ask_of_job(job: Job, changes: Changes) -> tuple[PipelineAsk | None, Outline]
         chunks=chunks if orders is None else orders.chunks,
         work=times.work,
         messages=sends.messages,
-        group=changes.group,
+        group=_group_of(outline, changes, schedule),
         convention=changes.convention or ("torch" if layout.framework in MESH else "megatron"),
         blocking=waits_for_sends(outline, schedule) if stated is None else stated,
         blocking_stated=stated is not None,
@@ -100,9 +110,33 @@ def ask_of_job(job: Job, changes: Changes) -> tuple[PipelineAsk | None, Outline]
         unit_is_time=times.is_time,
         by_options=False,
         place=job.place,
-        notes=(*outline.findings, *times.notes, *sends.notes),
+        notes=(
+            *outline.findings,
+            *_notes(outline, changes, schedule),
+            *times.notes,
+            *sends.notes,
+        ),
+        framework=FRAMEWORKS.get(layout.framework),
+        holding=tuple(one for one in SCHEDULES if waits_for_sends(outline, one)),
+        micro_batch=outline.batch.micro_batch,
+        room=room_of(outline),
     )
-    return ask, outline
+
+
+def _notes(outline: Outline, changes: Changes, schedule: str) -> list[Finding]:
+    """Return what the command line or the framework makes other than the job says."""
+    found, place, count = [], outline.job.place, outline.batch.microbatches_per_pass
+    framework = FRAMEWORKS.get(outline.layout.framework)
+    if framework is not None and changes.orders is None and schedule not in framework.runs:
+        found.append(
+            foreign_schedule_note(
+                schedule, framework.name, framework.runs, place("training.schedule")
+            )
+        )
+    asked_for = None if changes.orders is not None else changes.microbatches
+    if None not in (asked_for, count) and asked_for != count:
+        found.append(other_batch_note(asked_for or 0, count or 0, place("batch")))
+    return found
 
 
 def _schedule_of(outline: Outline, changes: Changes) -> str:
@@ -127,6 +161,13 @@ def _chunks_of(outline: Outline, changes: Changes, schedule: str) -> int | None:
         return changes.chunks
     keeps = schedule in MANY_CHUNKS or not changes.other_schedule
     return outline.layout.vp if keeps else None
+
+
+def _group_of(outline: Outline, changes: Changes, schedule: str) -> int | None:
+    """Return the microbatches of a group: the job's where it is the job's schedule that is asked for."""
+    if changes.group is not None or changes.other_schedule or schedule != "interleaved":
+        return changes.group
+    return outline.job.file.training.microbatch_group
 
 
 def _microbatches(outline: Outline, changes: Changes) -> int:

@@ -19,6 +19,8 @@ from meshwright.traffic.workload import Workload
 
 ASSUMED_EFFICIENCY = 0.5
 """Share of a GPU's dense peak that its stages are assumed to reach; no run says it, it is a guess."""
+_GATHERED = ("fsdp", "hsdp", "zero3")
+"""Shardings whose parameters are gathered inside a stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,23 @@ def job_times(outline: Outline, chunks: int, efficiency: float | None) -> JobTim
     if peak is None:
         flops = stage_flops(work, loop_ranks(work.layout.pp, chunks), recompute_of(work))
         one = JobWork(work, float(flops.forward.mean()))
-        return JobTimes(one, False, (no_rate_note(place("cluster")),))  # noqa: FBT003
+        gpu, precision = device_of(outline.fabric).gpu, work.training.precision or "bf16"
+        told = no_rate_note(gpu, precision, place("cluster"))
+        return JobTimes(one, False, (told,))  # noqa: FBT003
     share = ASSUMED_EFFICIENCY if efficiency is None else efficiency
-    told = stage_times_note(share, *peak, place("model"))
-    return JobTimes(JobWork(work, share * peak[1]), True, (told,))  # noqa: FBT003
+    name, narrow, wide = peak
+    told = stage_times_note(share, (name, narrow, wide), _inside(outline), place("model"))
+    one = JobWork(work, share * narrow, wide_cost=narrow / wide)
+    return JobTimes(one, True, (told,))  # noqa: FBT003
+
+
+def _inside(outline: Outline) -> dict[str, int]:
+    """Return the axes that communicate inside a stage while it computes, with their degrees."""
+    layout = outline.layout
+    degrees = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep}
+    if layout.sharding in _GATHERED:
+        degrees[layout.sharding] = layout.shard_degree
+    return {axis: degree for axis, degree in degrees.items() if degree > 1}
 
 
 def job_model_work(outline: Outline) -> JobWork | None:
@@ -59,8 +74,13 @@ def job_model_work(outline: Outline) -> JobWork | None:
     return None if work is None else JobWork(work, 1.0)
 
 
-def _peak_flops_per_s(outline: Outline, work: Workload) -> tuple[str, float] | None:
-    """Return the GPU's name and its dense peak in the job's precision, where both are known."""
+def _peak_flops_per_s(outline: Outline, work: Workload) -> tuple[str, float, float] | None:
+    """Return the GPU's name, its dense peak in the job's precision, and that for what stays wide.
+
+    Below 16 bits only products with weights are narrow; attention's core and the output layer are bf16
+    (NVIDIA/Megatron-LM megatron/core/transformer/transformer_config.py ``fp8_dot_product_attention``;
+    megatron/core/models/gpt/gpt_model.py ``output_layer``). ``None`` where a figure is not known.
+    """
     name = device_of(outline.fabric).gpu
     if name is None:
         return None
@@ -75,4 +95,5 @@ def _peak_flops_per_s(outline: Outline, work: Workload) -> tuple[str, float] | N
         "nvfp4": gpu.fp4_flops_per_s,
     }
     rate = rates.get(work.training.precision or "bf16", gpu.bf16_flops_per_s)
-    return None if rate is None else (gpu.name, rate)
+    wide = rate if work.training.precision == "fp16" else gpu.bf16_flops_per_s
+    return None if rate is None or wide is None else (gpu.name, rate, min(rate, wide))

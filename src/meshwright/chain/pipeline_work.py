@@ -135,15 +135,19 @@ class JobWork:
     ----------
     flops_per_s
         What a GPU is assumed to reach; where no GPU is known, the FLOPs that count as one.
+    wide_cost
+        See ``stage_flops``.
     """
 
     work: Workload
     flops_per_s: float
     origin: Origin = Origin.ASSUMED
+    wide_cost: float = 1.0
 
     def flops(self, orders: Orders) -> StageFlops:
-        """Return the FLOPs of one microbatch on every stage of a schedule's chain."""
-        return stage_flops(self._as_run(orders), _chain(orders), recompute_of(self.work))
+        """Return the FLOPs of one microbatch on every stage of a schedule's chain, wide ones weighed."""
+        recompute = recompute_of(self.work)
+        return stage_flops(self._as_run(orders), _chain(orders), recompute, self.wide_cost)
 
     def times(self, orders: Orders) -> StageTimes:
         """Return FLOPs over the assumed rate."""
@@ -158,7 +162,7 @@ class JobWork:
     def kept_bytes(self, orders: Orders) -> Floats | None:
         """Return what one microbatch keeps on every stage: its layers' activations (``memory/``)."""
         work = self._as_run(orders)
-        if work.tokens is None:
+        if work.tokens is None or work.model.unmodelled_layers:
             return None
         plain, moe = layers_of(work)
         layer = np.array(
@@ -191,12 +195,12 @@ class JobWork:
         layout = self.work.layout
         if layout.pp < 2 or layout.vp > 1 or self.work.is_folded or self.work.is_opposed:
             return None
-        found = stage_flops(self.work, loop_ranks(layout.pp), recompute_of(self.work))
+        ranks, recompute = loop_ranks(layout.pp), recompute_of(self.work)
+        found = stage_flops(self.work, ranks, recompute, self.wide_cost)
         if len(found.layer) < layout.pp:
             return None
-        return best_split(
-            found.layer / self.flops_per_s, layout.pp, 0.0, found.output / self.flops_per_s
-        )
+        split = best_split(found.layer, layout.pp, 0.0, found.output)
+        return Split(split.layers, split.stage_s / self.flops_per_s)
 
     def _as_run(self, orders: Orders) -> Workload:
         """Return the workload as another schedule would run it."""

@@ -46,13 +46,15 @@ What a job's pipeline costs, and what other schedules would:
 @click.option(
     "--convention", type=click.Choice(["megatron", "torch"]), help="Whose order and rules."
 )
-@click.option("--group", type=click.IntRange(min=1), help="Microbatches of a group (interleaved).")
+@click.option(
+    "--group", type=click.IntRange(1, 1 << 20), help="Microbatches of a group (interleaved)."
+)
 @click.option("--forward", type=float, help="Seconds of one stage's forward (1).")
 @click.option("--backward", type=float, help="Of its input gradient (1).")
 @click.option("--weight", type=float, help="Of its weight gradient (1).")
 @click.option("--stage-times", help="A factor a rank or stage on all three: 1,1,1,1.5.")
 @click.option("--send", type=float, help="Seconds of one message (0, or by the job's routes).")
-@click.option("--ranks-per-link", type=click.IntRange(min=1), help="Ranks that share one NIC.")
+@click.option("--ranks-per-link", type=click.IntRange(1, 4096), help="Ranks that share one NIC.")
 @click.option(
     "--efficiency", type=float, help="Share of the GPU's peak that a job's stages reach (0.5)."
 )

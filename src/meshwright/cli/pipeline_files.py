@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from meshwright.chain.pipeline_run import PipelineRun
 
 _OUTPUTS = ("trace", "svg", "csv")
+_OPERATION_BYTES = 1024
+"""Of an operation in a trace with its message and counters, at most."""
 
 
 def check_files(options: dict[str, Any]) -> None:
@@ -26,8 +28,22 @@ def check_files(options: dict[str, Any]) -> None:
         raise UsageError(f"{trace}: --trace writes .json or .json.gz")
 
 
+def _check_trace(run: PipelineRun) -> None:
+    """Refuse a trace that ``meshwright timeline`` would not read back. Raises ``UsageError``."""
+    from meshwright.timeline.trace.text import MAX_TEXT_BYTES
+
+    count, most = len(run.orders.kind), MAX_TEXT_BYTES // _OPERATION_BYTES
+    if count > most:
+        raise UsageError(
+            f"--trace: {count:,} operations are over the {most:,} that a trace can hold to be read back; "
+            "take fewer microbatches: the steady state looks the same"
+        )
+
+
 def write_files(run: PipelineRun, options: dict[str, Any]) -> None:
     """Write what was asked for. Raises ``UsageError`` where a file cannot be written."""
+    if options["trace"] is not None:
+        _check_trace(run)
     if options["csv"] is not None:
         from meshwright.schedules.torch_form.csv_write import torch_csv
 

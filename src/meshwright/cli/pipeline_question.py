@@ -10,15 +10,21 @@ from meshwright.chain.pipeline_run import PipelinePage, pipeline_page
 from meshwright.chain.pipeline_work import given_work
 from meshwright.documents.source import shown
 from meshwright.errors import UsageError
+from meshwright.findings import Place
 from meshwright.origin import Origin
+from meshwright.rules.told_pipeline import left_out_durations_note
 from meshwright.schedules.make import BY_COSTS, MAX_OPERATIONS
 from meshwright.schedules.make_asked import Asked, Options, asked
 from meshwright.schedules.torch_form.actions import computations
 from meshwright.schedules.torch_form.csv_read import read_torch_csv
 from meshwright.timeline.program import Messages
+from meshwright.units import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from meshwright.chain.pipeline_work import GivenWork
+    from meshwright.findings import Finding
     from meshwright.schedules.orders import Orders
 
 _DURATIONS = ("forward", "backward", "weight")
@@ -29,6 +35,7 @@ _NOT_WITH_A_JOB = {
     "ranks_per_link": "--ranks-per-link is for questions without a job: its cluster says what is shared",
 }
 _MOST_FACTORS = 1 << 16
+_LEAST_SHARE = 1e-6
 _LEAST, _MOST = 1e-12, 1e9
 """Durations in seconds, and factors: smaller ones are lost in the sums."""
 
@@ -38,8 +45,8 @@ def page_of(job: str | None, options: dict[str, Any]) -> PipelinePage:
     for name in (*_DURATIONS, "send"):
         _check_duration(name, options[name])
     share = options["efficiency"]
-    if share is not None and not 0 < share <= 1:  # click lets a nan through
-        raise UsageError(f"--efficiency {share:g}: a share over 0 and up to 1")
+    if share is not None and not _LEAST_SHARE <= share <= 1:  # click lets a nan through
+        raise UsageError(f"--efficiency {share:g}: a share from {_LEAST_SHARE:g} to 1")
     orders = None
     if options["schedule_file"] is not None:
         orders = _orders_of_file(options)
@@ -64,8 +71,9 @@ def _orders_of_file(options: dict[str, Any]) -> Orders:
     orders = computations(read_torch_csv(options["schedule_file"]))
     for name, found in (("ranks", orders.ranks), ("microbatches", orders.microbatches)):
         if options[name] is not None and options[name] != found:
+            one = {"ranks": "rank", "microbatches": "microbatch"}[name]
             raise UsageError(
-                f"{options['schedule_file']} has {found} {name}, --{name} says {options[name]}"
+                f"{options['schedule_file']} has {plural(found, one, name)}, --{name} says {options[name]}"
             )
     return orders
 
@@ -98,7 +106,20 @@ def _ask_of_options(options: dict[str, Any], orders: Orders | None) -> PipelineA
         reorder=options["reorder"],
         orders=orders,
         messages_origin=Origin.ASSUMED if send_s is None else Origin.STATED,
+        notes=tuple(_left_out(options)),
     )
+
+
+def _left_out(options: dict[str, Any]) -> Iterator[Finding]:
+    """Yield a note where some durations are given and others left out, which are 1 s then."""
+    names = {"forward": "forward", "backward": "input gradient", "weight": "weight gradient"}
+    missing = [name for name in names if options[name] is None]
+    if missing and len(missing) < len(names):
+        times = {
+            words: 1.0 if options[name] is None else float(options[name])
+            for name, words in names.items()
+        }
+        yield left_out_durations_note(times, Place(subject=f"--{missing[0]}"))
 
 
 def _check_without_job(options: dict[str, Any], orders: Orders | None) -> None:

@@ -86,7 +86,9 @@ def layer_flops(work: Workload) -> LayerFlops:
     return LayerFlops(matmul, core, flops.logits / PASSES, mtp)
 
 
-def stage_flops(work: Workload, rank_of_stage: Sequence[int] | Ints, recompute: str) -> StageFlops:
+def stage_flops(
+    work: Workload, rank_of_stage: Sequence[int] | Ints, recompute: str, wide_cost: float = 1.0
+) -> StageFlops:
     """Return the FLOPs of every stage of the chain.
 
     Parameters
@@ -95,6 +97,10 @@ def stage_flops(work: Workload, rank_of_stage: Sequence[int] | Ints, recompute: 
         As in ``chain_layers``.
     recompute
         ``none``, ``selective`` (the core of attention again) or ``full`` (the layers' forward again).
+    wide_cost
+        What a FLOP of attention's core and of the output layer counts as, beside 1
+        for all else: how many times longer it takes where only products with layers' weights are in a
+        narrow format.
 
     Raises ``ValueError`` without ``micro_batch`` or ``seq_len``.
     """
@@ -102,8 +108,8 @@ def stage_flops(work: Workload, rank_of_stage: Sequence[int] | Ints, recompute: 
         raise ValueError("micro_batch or seq_len is not given")
     share = work.tokens / work.layout.tp
     each = layer_flops(work)
-    matmul, core = each.matmul * share, each.core * share
-    last = (each.output + each.mtp) * share
+    matmul, core = each.matmul * share, each.core * share * wide_cost
+    last = (each.output * wide_cost + each.mtp) * share
     again = {"full": matmul + core, "selective": core}.get(recompute, np.zeros_like(core))
     held = chain_layers(work, rank_of_stage)
 

@@ -19,6 +19,27 @@ from meshwright.schedules.best_split import Split
 from meshwright.timeline.ablation import AblationStep
 
 SCHEMA = "meshwright/pipeline/1"
+_OF_RUN = (
+    "makespan_s",
+    "bubble_fraction",
+    "span_bubble_fraction",
+    "peak_in_flight",
+    "peak_until_input_gradient",
+    "peak_activation_bytes",
+    "busy_s",
+    "span_s",
+    "idle",
+    "send_s",
+    "blocking",
+    "reorder",
+    "rank_of_stage",
+    "layers",
+    "stage_times",
+    "best_split",
+    "warmup",
+    "changes",
+)
+"""Keys that are null where nothing ran."""
 
 
 def pipeline_json(
@@ -31,11 +52,8 @@ def pipeline_json(
         "title": page.title,
         **_asked(ask),
         "chunks": None if run is None else run.orders.chunks,
-        "makespan_s": None,
-        "bubble_fraction": None,
-        "span_bubble_fraction": None,
+        **dict.fromkeys(_OF_RUN),
         "formula_bubble_fraction": page.formula_bubble_fraction,
-        "peak_in_flight": None,
     }
     if run is not None and ask is not None:
         document |= _of_run(run) | _of_stages(ask, run)
@@ -162,6 +180,9 @@ def _alternative(one: Alternative) -> dict[str, Any]:
         "copies": one.copies,
         "stages": None if one.stages is None else list(one.stages),
         "refused": one.refused,
+        "framework_runs": one.framework_runs,
+        "total_bytes": one.total_bytes,
+        "fits": one.fits,
     }
 
 

@@ -12,6 +12,7 @@ from meshwright.report.pipeline_reasons import reasons_of
 from meshwright.report.text import paragraph, table
 from meshwright.timeline.ablation import AblationStep
 from meshwright.timeline.columns import ranks_shown
+from meshwright.timeline.program import splits_backward
 from meshwright.units import format_binary_bytes, format_seconds, time_unit
 
 ROWS = 16
@@ -72,21 +73,38 @@ def ranks_text(ask: PipelineAsk, run: PipelineRun) -> str:
     decimals = max(_DIGITS - 1 - math.floor(math.log10(whole)), 0)
     warmup = warmup_of(run.orders, group_of(ask))
     header = ["rank", f"busy {sign}", "idle", "warm-up", "cool-down", "sends", "stages"]
+    split = splits_backward(run.orders)
     header += ["ahead", "peak"] + (["kept"] if memory is not None else [])
     parts = (idle.warm_up_s, idle.cool_down_s, idle.communication_s, idle.imbalance_s)
     rows = []
     for rank in ranks_shown(run.orders.ranks, ROWS):
         times = [measured.busy_s[rank], idle.total_s[rank], *(part[rank] for part in parts)]
         row = [f"{rank}", *(_fixed(one / unit_s, decimals) for one in times)]
-        row += [f"{warmup[rank]}", f"{run.peak_in_flight[rank]}"]
+        peak = f"{run.peak_in_flight[rank]}"
+        row += [f"{warmup[rank]}", f"{peak}/{measured.peak_until_input[rank]}" if split else peak]
         rows.append(row + ([format_binary_bytes(memory[rank])] if memory is not None else []))
     what = "microbatches" if run.orders.chunks == 1 else "stage chunks"
     explained = paragraph(
         "Idle by cause: before the first backward; after the last forward; waiting for messages (sends); waiting "
         "for other stages in between. Ahead: forwards before the first turn of forward and backward. "
-        f"Peak: most {what} in flight, whose activations are kept."
+        f"Peak: most {what} in flight, whose activations are kept{_until(run) if split else '.'}"
     )
     return f"{right(header, rows)}\n{explained}"
+
+
+def _until(run: PipelineRun) -> str:
+    """Say what is kept between the input gradient and the weight gradient, and what a cap counts.
+
+    arXiv 2401.10241, table 1: M_W = 32sbh of M_B = 34sbh + 5abs², scores of attention kept.
+    """
+    text = (
+        " until the weight gradient (W) / until the input gradient (I). From I to W the inputs of matrix "
+        "products and the gradients of their outputs stay: the paper (arXiv 2401.10241) counts 32sbh of "
+        "34sbh + 5as²b for a layer; here all counts until W"
+    )
+    if run.orders.schedule in ("zb-h1", "zb-h2"):
+        text += f". The cap of {run.orders.schedule} counts a microbatch half from I to W"
+    return f"{text}."
 
 
 def _fixed(value: float, decimals: int) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from meshwright.chain.pipeline_ask import PipelineAsk
 from meshwright.chain.pipeline_compare import Alternative
+from meshwright.chain.pipeline_framework import CONVENTIONS
 from meshwright.chain.pipeline_run import PipelinePage, PipelineRun
+from meshwright.chain.pipeline_work import GivenWork
 from meshwright.findings import Severity
 from meshwright.report.gantt_text import gantt_text
 from meshwright.report.pipeline_compare_text import compare_text
@@ -14,12 +16,12 @@ from meshwright.report.pipeline_json import split_of
 from meshwright.report.pipeline_orders import orders_text, warmup_text
 from meshwright.report.pipeline_tables import ROWS, changes_text, ranks_text, share, shares_text
 from meshwright.report.text import counted, findings_text, paragraph
+from meshwright.timeline.program import splits_backward
 from meshwright.units import format_seconds, plural
 
 _STAGES_TOLD = 24
 _WHOSE = ("1f1b", "interleaved", "zb-v")
 """Schedules whose order or rules are not the same everywhere."""
-_CONVENTIONS = {"megatron": "Megatron-Core 0.10 and later", "torch": "torch"}
 
 
 def pipeline_text(
@@ -62,7 +64,18 @@ def _said(page: PipelinePage, ask: PipelineAsk, run: PipelineRun) -> str:
     elif formula is not None:
         text += f"; the formula, for equal stages and free messages, says {share(formula)}"
     unit = "" if ask.unit_is_time else " Times are multiples of a stage's mean forward."
-    return f"{text}.{unit}"
+    return f"{text}.{unit}{_durations(ask, run)}"
+
+
+def _durations(ask: PipelineAsk, run: PipelineRun) -> str:
+    """Return the durations that were given by hand, left out ones with them."""
+    if not isinstance(ask.work, GivenWork) or not ask.unit_is_time:
+        return ""
+    work = ask.work
+    times = f"F {format_seconds(work.forward_s)}, I {format_seconds(work.input_s)}"
+    both = "" if splits_backward(run.orders) else " (B = I + W)"
+    factors = ", times its factor" if work.factors else ""
+    return f" A stage takes {times}, W {format_seconds(work.weight_s)}{both}{factors}."
 
 
 def _simulated(page: PipelinePage, ask: PipelineAsk, run: PipelineRun) -> list[str]:
@@ -120,7 +133,10 @@ def _close(ask: PipelineAsk) -> str:
         waits += ", and messages share no links" if ask.messages.link is not None else ""
     whose = ""
     if ask.orders is None and ask.schedule in _WHOSE:
-        whose = f"Order and rules: {_CONVENTIONS[ask.convention]}. "
+        order = CONVENTIONS[ask.convention]
+        if ask.framework is not None and CONVENTIONS.get(ask.convention) != ask.framework.order:
+            order = ask.framework.order
+        whose = f"Order and rules: {order}. "
     return paragraph(
         f"{whose}Stage times {ask.work.origin.value}, message times {ask.messages_origin.value}; {waits}. "
         "Simulated; does not validate your environment: compare with a profile of one step."

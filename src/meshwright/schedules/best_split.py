@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 _SLACK = 1e-9
 """Sums of the same layers in another order differ by rounding only."""
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ def _most_even(
     for at in range(stages):
         cost = _stage_cost(total, at, stages, ends, least)
         whole = best[:, None] + np.where(cost <= cap, cost**2, np.inf)
-        chosen.append(whole.argmin(axis=0))
+        # of splits that differ by rounding alone the same one always: that whose stages end first
+        chosen.append((whole <= whole.min(axis=0) * (1 + _ROUNDING)).argmax(axis=0))
         best = whole.min(axis=0)
     end, found = len(total) - 1, []
     for begin in reversed(chosen):

@@ -8,7 +8,8 @@ A receive is posted as late as does not hold up its sender, were every operation
 messages free. For 1F1B these are the pairs of Megatron and torch (``send_forward_recv_backward``,
 ``send_backward_recv_forward``: NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py; pytorch
 torch/distributed/pipelining/schedules.py, ``Schedule1F1B``); in warm-up and cool-down Megatron posts
-the send and the next receive one after the other, here they go together. The order alone decides, not the times: no time that grows makes the whole shorter.
+the send and the next receive one after the other, here they go together. Interleaved ranks exchange once
+a turn of forward and backward (``blocking_turns.py``). The order alone decides, not the times: no time that grows makes the whole shorter.
 All that waits starts later than what it waits for, by those units, so nothing waits in a circle.
 
 torch's lowering for its runtime (``schedules/torch_form/comms.py``) is no list for ranks that wait: it receives
@@ -23,6 +24,7 @@ import numpy as np
 
 from meshwright.schedules.needs import NOTHING
 from meshwright.schedules.orders import Ints
+from meshwright.timeline.blocking_turns import apart, together, turns
 from meshwright.timeline.core import Times, run, times_of
 from meshwright.timeline.program import Program
 
@@ -33,6 +35,13 @@ def run_blocking(program: Program) -> Times:
     No operation starts earlier than in ``core.run``. Messages share no links here. ``arrival_s`` is
     when the message that an operation waits for was there, though the operation may wait for others.
     """
+    first = turns(program.orders)
+    if not len(first):
+        return _run(program)
+    return apart(program, first, _run(together(program, first)))
+
+
+def _run(program: Program) -> Times:
     begin, before = _received_before(program)
     first, need = program.orders.first.tolist(), program.need.tolist()
     message, duration = program.message_s.tolist(), program.duration_s.tolist()

@@ -51,6 +51,8 @@ def column_count(timeline: Timeline, most: int) -> int:
     edges_s = np.concatenate([shown.start_s, shown.end_s]) - timeline.begin_s
     for parts in (1, 2, 3, 4):
         slot_s = shortest_s / parts
+        if timeline.makespan_s / most > slot_s:  # not the quotient of tiny slots: it overflows
+            break
         slots = round(timeline.makespan_s / slot_s)
         if slots > most:
             break

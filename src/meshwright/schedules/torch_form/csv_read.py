@@ -8,6 +8,7 @@ from 1). What the operations mean together is checked by ``schedules/validity.py
 from __future__ import annotations
 
 import re
+import stat
 from array import array
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,8 @@ from meshwright.schedules.torch_form.csv_write import TOGETHER
 MAX_CSV_BYTES: Final = 64 << 20
 """Largest file that is read."""
 MAX_CELLS: Final = 4_000_000
-MAX_RANKS: Final = 65_536
+MAX_RANKS: Final = 4096
+"""As ``meshwright pipeline -p``: what is kept of messages grows with the square of it."""
 MAX_STAGE: Final = 65_535
 MAX_MICROBATCH: Final = 1_048_575
 _MAX_MISSING: Final = 1 << 20
@@ -45,6 +47,9 @@ _FORM: Final = (
 def read_torch_csv(file: str | Path) -> Actions:
     """Read a schedule file. Raises ``InputError`` with every place where it cannot be read."""
     try:
+        # a pipe or device might never end; only what is a file is opened
+        if not stat.S_ISREG(Path(file).stat().st_mode):
+            raise InputError(Problem(Place(str(file)), "it cannot be read: this is no file"))
         with Path(file).open("rb") as stream:
             data = stream.read(MAX_CSV_BYTES + 1)
     except OSError as error:

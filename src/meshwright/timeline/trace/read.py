@@ -51,6 +51,7 @@ class _Header(msgspec.Struct, frozen=True):
     chains: int
     operations: int
     messages: int
+    makespan_s: float
 
 
 def read_trace(path: str) -> Timeline:
@@ -219,6 +220,7 @@ class _Reader:
         header = self._header
         self._compare("operations", header.operations, len(self._kind))
         self._compare("messages", header.messages, len(self._received[0]))
+        self._check_makespan(header.makespan_s)
         if self._paired:
             self._refuse_file("the last operation overlaps one that is missing")
         start_s, end_s = np.array(self._start_s), np.array(self._end_s)
@@ -271,6 +273,14 @@ class _Reader:
     def _compare(self, what: str, said: int, found: int) -> None:
         if said != found:
             self._refuse_file(f"it says {said:,} {what} and holds {found:,}: it was cut or changed")
+
+    def _check_makespan(self, said_s: float) -> None:
+        begin_s, end_s = min(self._start_s, default=0.0), max(self._end_s, default=0.0)
+        slack_s = _TOLERANCE * max(abs(begin_s), abs(end_s))
+        if not abs(said_s - (end_s - begin_s)) <= slack_s:
+            self._refuse_file(
+                f"otherData.makespan_s is {said_s:g}, the operations take {end_s - begin_s:g} s: it was changed"
+            )
 
     def _refuse_file(self, message: str) -> NoReturn:
         raise InputError(Problem(Place(self._text.file), message))
