@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import InputError, UsageError
-from meshwright.schedules.torch_form import csv_read as torch_csv_read
 from meshwright.schedules.make import make_orders
 from meshwright.schedules.orders import orders_of, rows_of
+from meshwright.schedules.torch_form import csv_read as torch_csv_read
 from meshwright.schedules.torch_form.actions import WORDS, Act, Actions, computations
 from meshwright.schedules.torch_form.comms import lowered
 from meshwright.schedules.torch_form.csv_read import (

@@ -143,7 +143,9 @@ def test_with_stages_torch_gathers_and_reduces_once_a_step():
     }
     for one in found:
         assert one.count_by_stage.tolist() == (
-            [8.0, 9.0, 8.0, 7.0] if "layers" in one.what else [float(n > 0) for n in one.count_by_stage]
+            [8.0, 9.0, 8.0, 7.0]
+            if "layers" in one.what
+            else [float(n > 0) for n in one.count_by_stage]
         )
 
 
