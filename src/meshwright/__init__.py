@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.chain.cluster_of_job import load_cluster
     from meshwright.chain.jobfile import Job, load_job
-    from meshwright.chain.outline import Outline, outline_job
+    from meshwright.chain.outline import outline_job
+    from meshwright.chain.outlined import Outline
     from meshwright.chain.plan import Plan, plan_job
     from meshwright.cluster.fabric import Fabric
     from meshwright.cluster.facts import Facts
@@ -36,7 +37,7 @@ _HOMES = {
     "Job": "meshwright.chain.jobfile",
     "MeshwrightError": "meshwright.errors",
     "Origin": "meshwright.origin",
-    "Outline": "meshwright.chain.outline",
+    "Outline": "meshwright.chain.outlined",
     "Place": "meshwright.findings",
     "Plan": "meshwright.chain.plan",
     "Severity": "meshwright.findings",

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import InputError
-from meshwright.job.huggingface import read_huggingface_config
-from meshwright.job.huggingface_families import FAMILIES
+from meshwright.job.huggingface.config import read_huggingface_config
+from meshwright.job.huggingface.families import FAMILIES
 from meshwright.job.model import Model, moe_layers
 from meshwright.job.parameters import active_parameters, total_parameters
 from support import FIXTURES, shared_path

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.findings import Place, Severity
 from meshwright.job.catalogue import find_model
-from meshwright.job.huggingface import TEXT_PART, read_huggingface_config
-from meshwright.job.huggingface_families import FAMILIES
+from meshwright.job.huggingface.config import TEXT_PART, read_huggingface_config
+from meshwright.job.huggingface.families import FAMILIES
 from meshwright.job.model_findings import model_findings
 from meshwright.job.parameters import total_parameters
 

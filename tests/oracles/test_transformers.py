@@ -9,8 +9,8 @@ import pytest
 
 from meshwright.errors import InputError
 from meshwright.job.catalogue import find_model
-from meshwright.job.huggingface import read_huggingface_config
-from meshwright.job.huggingface_families import FAMILIES
+from meshwright.job.huggingface.config import read_huggingface_config
+from meshwright.job.huggingface.families import FAMILIES
 from meshwright.job.model import Model
 from meshwright.job.parameters import (
     StageLayers,

@@ -9,7 +9,8 @@ import pytest
 
 from meshwright.chain.jobfile import Job, load_job
 from meshwright.chain.judge import judge
-from meshwright.chain.outline import Outline, outline_job
+from meshwright.chain.outline import outline_job
+from meshwright.chain.outlined import Outline
 from meshwright.chain.plan import place_ranks
 from meshwright.errors import InputError
 from meshwright.findings import Finding, Severity

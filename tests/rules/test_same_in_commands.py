@@ -9,7 +9,8 @@ import pytest
 from meshwright.chain.jobfile import load_job
 from meshwright.chain.judge import judge
 from meshwright.chain.nearest import nearest_layouts
-from meshwright.chain.outline import Outline, outline_job
+from meshwright.chain.outline import outline_job
+from meshwright.chain.outlined import Outline
 from meshwright.chain.plan import plan_job
 from meshwright.findings import Severity
 

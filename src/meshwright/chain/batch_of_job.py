@@ -9,7 +9,8 @@ import msgspec
 
 from meshwright.chain.jobfile import Job
 from meshwright.chain.judge import context_of
-from meshwright.chain.outline import Outline, outline_job
+from meshwright.chain.outline import outline_job
+from meshwright.chain.outlined import Outline
 from meshwright.findings import Finding, has_errors
 from meshwright.job.batch import implied_dp, resolve_batch
 from meshwright.memory.in_flight import interleaved_group

@@ -17,7 +17,7 @@ from meshwright.rules.registry import Hardware, RuleContext
 from meshwright.rules.trial import JobTrial
 
 if TYPE_CHECKING:
-    from meshwright.chain.outline import Outline
+    from meshwright.chain.outlined import Outline
 
 _SPREAD = ("tp", "ep")
 """Axes whose spread over hosts rules ask for."""

@@ -13,7 +13,7 @@ from meshwright.documents import Decoded, decode, read_document
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
 from meshwright.job.catalogue import UnknownModelError, find_model
-from meshwright.job.huggingface import read_huggingface_config
+from meshwright.job.huggingface.config import read_huggingface_config
 from meshwright.job.model import Model, shape_problems
 from meshwright.job.sections import (
     BatchSection,

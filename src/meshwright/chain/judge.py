@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meshwright.chain.context import context_of, hardware_of, trying
 from meshwright.chain.kinds_of_job import add_training_kinds
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.chain.plan import workload_of
 from meshwright.job.stages import layers_by_stage
 from meshwright.memory.communicators import communicators

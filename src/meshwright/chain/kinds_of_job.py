@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.groups.of_training import mirror_kind, spread_kinds
 from meshwright.schedules.names import TWO_DIRECTIONS, schedule_name
 from meshwright.traffic.workload import MESH

@@ -12,7 +12,7 @@ import msgspec
 
 from meshwright.chain.context import context_of
 from meshwright.chain.judge import memory_of
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.findings import Finding, Severity, has_errors
 from meshwright.groups.table import group_kinds
 from meshwright.job.layout import Layout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -12,59 +12,20 @@ from meshwright.chain.context import trying
 from meshwright.chain.explicit import explicit_kinds
 from meshwright.chain.hosts_of_job import gpus_of_hosts
 from meshwright.chain.jobfile import Job, job_model
+from meshwright.chain.outlined import Outline
 from meshwright.chain.unused_keys import unused_keys
-from meshwright.cluster.fabric import Fabric
 from meshwright.errors import InputError, Problem
-from meshwright.findings import Finding, has_errors
-from meshwright.groups.kinds import GroupKind
 from meshwright.groups.table import group_kinds
-from meshwright.job.batch import Batch, resolve_batch
-from meshwright.job.layout import Layout, resolve_layout
-from meshwright.job.model import Model
+from meshwright.job.batch import resolve_batch
+from meshwright.job.layout import resolve_layout
 from meshwright.job.model_findings import model_findings
 from meshwright.job.sections import LayoutSection
-from meshwright.placement.rank_table import RankTable, check_table
+from meshwright.placement.rank_table import check_table
 from meshwright.rules.grid import check_grid
 from meshwright.rules.job import check_job_rules
 from meshwright.rules.registry import RuleContext
 from meshwright.rules.told import framework_notes
 from meshwright.schedules.left_out import chunks_left_out
-
-
-@dataclass(slots=True)
-class Outline:
-    """Layout, model, batch, cluster and group kinds of a job.
-
-    ``kinds`` is empty when a finding is an error: the groups do not exist then.
-    """
-
-    job: Job
-    layout: Layout
-    model: Model | None
-    batch: Batch
-    cluster: Cluster | None
-    table: RankTable | None
-    kinds: list[GroupKind] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    hosts_gpus: int | None = None
-    """GPUs of the hosts that the job names, where it names some."""
-
-    @property
-    def fabric(self) -> Fabric | None:
-        """The fabric, where the job names one."""
-        return self.cluster.fabric if self.cluster is not None else None
-
-    @property
-    def num_gpus(self) -> int:
-        """GPUs the job has (0 without a cluster): of its hosts, else of the cluster or its allocation."""
-        if self.hosts_gpus is not None:
-            return self.hosts_gpus
-        return self.cluster.num_gpus if self.cluster is not None else 0
-
-    @property
-    def is_legal(self) -> bool:
-        """Tell whether the groups exist."""
-        return not has_errors(self.findings)
 
 
 def outline_job(job: Job) -> Outline:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.chain.context import context_of
 from meshwright.chain.kinds_of_job import add_training_kinds
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.cluster.assembly.merging import MAX_NAMED
 from meshwright.cluster.fabric import Fabric
 from meshwright.cluster.hostlist import Hostlists

@@ -12,7 +12,7 @@ import click
 from meshwright.cli.output import finish, json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from meshwright.chain.outline import Outline
+    from meshwright.chain.outlined import Outline
     from meshwright.groups.kinds import GroupKind
     from meshwright.placement.place import Placement
 

@@ -9,7 +9,7 @@ import click
 from meshwright.cli.output import finish, json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from meshwright.chain.outline import Outline
+    from meshwright.chain.outlined import Outline
     from meshwright.memory.constants import Constants
     from meshwright.report.memory_report import MemoryPage
 

@@ -97,7 +97,7 @@ def _model(name: str) -> Model:
     from meshwright.chain.jobfile import is_there
     from meshwright.errors import UsageError
     from meshwright.job.catalogue import UnknownModelError, find_model
-    from meshwright.job.huggingface import read_huggingface_config
+    from meshwright.job.huggingface.config import read_huggingface_config
 
     if is_there(Path(name)):
         return read_huggingface_config(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.findings import Finding, Place, Severity
-from meshwright.job.huggingface import TEXT_PART
+from meshwright.job.huggingface.config import TEXT_PART
 from meshwright.job.model import Model
 from meshwright.job.parameters import total_parameters
 

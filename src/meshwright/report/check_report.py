@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.chain.judge import Judgement
 from meshwright.chain.nearest import Nearest, NearLayout
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.findings import Severity, by_severity
 from meshwright.origin import Origin
 from meshwright.report.map_text import degrees_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.errors import UsageError
 from meshwright.groups.kinds import GroupKind
 from meshwright.groups.lookup import Asked, Match, find_groups, read_name, why_nothing

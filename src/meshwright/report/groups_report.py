@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.errors import UsageError, without_controls
 from meshwright.findings import Severity, by_severity
 from meshwright.groups.grid import Ranks

@@ -1,8 +1,8 @@
-"""Readers of state-space models and their hybrids with attention: see ``huggingface_fields.py``."""
+"""Readers of state-space models and their hybrids with attention: see ``fields.py``."""
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     biases,

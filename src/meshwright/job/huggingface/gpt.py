@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     ALL_BIASES,
     LAYER_NORM,
     Fields,

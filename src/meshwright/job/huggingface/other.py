@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.job.huggingface_dense import dense_latent
-from meshwright.job.huggingface_experts import deepseek
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.dense import dense_latent
+from meshwright.job.huggingface.experts import deepseek
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     biases,

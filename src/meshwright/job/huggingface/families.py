@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from meshwright.job import huggingface_deepseek_v4 as deepseek_v4
-from meshwright.job import huggingface_dense as dense
-from meshwright.job import huggingface_experts as experts
-from meshwright.job import huggingface_gpt as gpt
-from meshwright.job import huggingface_linear as linear
-from meshwright.job import huggingface_mamba as mamba
-from meshwright.job import huggingface_nemotron_h as nemotron_h
-from meshwright.job import huggingface_newer as newer
-from meshwright.job.huggingface_fields import Fields, Shape
+from meshwright.job.huggingface import (
+    deepseek_v4,
+    dense,
+    experts,
+    gpt,
+    linear,
+    mamba,
+    nemotron_h,
+    newer,
+)
+from meshwright.job.huggingface.fields import Fields, Shape
 
 Reader = Callable[[Fields], Shape]
 

@@ -1,8 +1,8 @@
-"""Readers of Hugging Face configurations without experts: see ``huggingface_fields.py``."""
+"""Readers of Hugging Face configurations without experts: see ``fields.py``."""
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     ALL_BIASES,
     LAYER_NORM,
     Fields,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     expert_sizes,

@@ -1,8 +1,8 @@
-"""Readers of Hugging Face configurations with experts: see ``huggingface_fields.py``."""
+"""Readers of Hugging Face configurations with experts: see ``fields.py``."""
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     LAYER_NORM,
     Fields,
     Shape,

@@ -1,10 +1,10 @@
-"""Readers of families that mix known parts anew: gates, sinks, four norms. See ``huggingface_fields.py``."""
+"""Readers of families that mix known parts anew: gates, sinks, four norms. See ``fields.py``."""
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_dense import apertus, llama
-from meshwright.job.huggingface_experts import glm4_moe, granitemoe
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.dense import apertus, llama
+from meshwright.job.huggingface.experts import glm4_moe, granitemoe
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     biases,

@@ -1,7 +1,7 @@
 """Read a Hugging Face ``config.json`` into a model shape.
 
-The families and their keys stand in ``huggingface_families.py``, what is of none of them in
-``huggingface_other.py``; here are the file, the places of its values and the messages.
+The families and their keys stand in ``families.py``, what is of none of them in
+``other.py``; here are the file, the places of its values and the messages.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from meshwright.data.names import near_names
 from meshwright.errors import InputError, Problem
 from meshwright.findings import Place
-from meshwright.job.huggingface_families import FAMILIES, Reader
-from meshwright.job.huggingface_fields import Fields
-from meshwright.job.huggingface_other import NEEDED, generic, has_usual_keys, refusal
+from meshwright.job.huggingface.families import FAMILIES, Reader
+from meshwright.job.huggingface.fields import Fields
+from meshwright.job.huggingface.other import NEEDED, generic, has_usual_keys, refusal
 from meshwright.job.model import Model, shape_problems
 
 _LARGEST_BYTES = 8 << 20

@@ -1,8 +1,8 @@
-"""Reader of DeepSeek-V4 configurations: see ``huggingface_fields.py``."""
+"""Reader of DeepSeek-V4 configurations: see ``fields.py``."""
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     common,

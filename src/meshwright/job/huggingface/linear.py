@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.job.huggingface_experts import (
+from meshwright.job.huggingface.experts import (
     gated_shared,
 )
-from meshwright.job.huggingface_fields import (
+from meshwright.job.huggingface.fields import (
     Fields,
     Shape,
     biases,

@@ -1,0 +1,1 @@
+"""Shapes of models from Hugging Face configs: one file a sort of families."""
