@@ -364,14 +364,21 @@ def test_numbers_that_are_too_large(options):
 
 def test_blocking_interleaved_ranks_exchange_once_a_turn():
     usual = ("-m", 8, "-v", 2, "--schedule", "interleaved")
-    for ranks, count in ((4, 57), (2, 51)):
-        assert answer("-p", ranks, *usual, "--blocking")["makespan_s"] == count
-        assert answer("-p", ranks, *usual)["makespan_s"] == count
+    assert answer("-p", 4, *usual, "--blocking")["makespan_s"] == 57
+    assert answer("-p", 4, *usual)["makespan_s"] == 57
     found = answer(
         "-p", 4, "-m", 32, "-v", 5, "--schedule", "interleaved", "--send", 0.25, "--blocking"
     )
     # 182 slots of Megatron's calls, a message after each but the last
     assert found["makespan_s"] == pytest.approx(489 + 181 * 0.25)
+
+
+def test_blocking_interleaved_ranks_are_more_than_two():
+    usual = ("-p", 2, "-m", 8, "-v", 2, "--schedule", "interleaved")
+    assert answer(*usual)["makespan_s"] == 51
+    (found,) = answer(*usual, "--blocking", status=1)["findings"]
+    assert found["rule"] == "pipeline/interleaved-pp2"
+    assert answer(*usual, "--blocking", "--convention", "torch")["findings"] == []
 
 
 def test_both_peaks_where_the_backward_is_split():

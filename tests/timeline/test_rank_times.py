@@ -50,14 +50,14 @@ def test_messages_that_travel_together_count_once():
     assert found.overlapped_s[1] == pytest.approx(0.5)
 
 
-def test_a_rank_held_in_its_sends_is_not_waiting_for_its_own_message():
+def test_a_rank_held_in_its_sends_waits_for_messages_both_ways():
     plain = rank_times(ran(one_forward_one_backward(2, 4), StageTimes.equal(2), 0.5))
     held = rank_times(ran(one_forward_one_backward(2, 4), StageTimes.equal(2), 0.5, blocking=True))
     assert np.all(held.span_s >= plain.span_s)
     for times in (plain, held):
         np.testing.assert_allclose(times.compute_s + times.exposed_s + times.idle_s, times.span_s)
-    # every message takes half a second: no more than that is exposed for each of the four
-    assert held.exposed_s[0] <= 4 * 0.5 + 1e-9
+    # F0's message; F1's with B0's, F2's with B1's, F3's with B2's; B3's holds only who receives it
+    assert held.exposed_s.tolist() == [5 * 0.5, 4 * 0.5]
 
 
 def test_a_pair_waits_for_the_later_of_its_messages():

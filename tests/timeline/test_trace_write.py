@@ -47,6 +47,7 @@ def test_two_ranks_by_hand():
         "ranks": 2,
         "stages": 2,
         "chains": 1,
+        "blocking": False,
         "operations": 4,
         "messages": 2,
         "makespan_s": 5.5,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 
 _TORCH = ("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zb", "zb-v", "dualpipev")
 

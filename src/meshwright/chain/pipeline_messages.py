@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.chain.plan import place_ranks, workload_of
 from meshwright.costs.stage_sends import neighbours, stage_sends
 from meshwright.findings import Finding

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from meshwright.chain.context import context_of
 from meshwright.chain.jobfile import Job
-from meshwright.chain.outline import Outline, outline_job
+from meshwright.chain.outline import outline_job
+from meshwright.chain.outlined import Outline
 from meshwright.chain.pipeline_ask import PipelineAsk
 from meshwright.chain.pipeline_framework import FRAMEWORKS, waits_for_sends
 from meshwright.chain.pipeline_messages import JobMessages, job_messages

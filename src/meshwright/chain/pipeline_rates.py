@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.chain.pipeline_work import GivenWork, JobWork, StageWork
 from meshwright.chain.plan import workload_of
 from meshwright.cluster.gpus import UnknownGpuError, find_gpu

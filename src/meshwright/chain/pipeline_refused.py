@@ -45,7 +45,7 @@ def forbidden(ask: PipelineAsk) -> list[Finding]:
         return flaws(ask.schedule, ask.orders)
     refused = refusals(ask.schedule, ask.pp, ask.microbatches, **ask.options)
     found = [_finding(ask, one) for one in refused]
-    return found or list(_too_few_layers(ask))
+    return found or [*_same_neighbour(ask), *_too_few_layers(ask)]
 
 
 def flaws(name: str, orders: Orders) -> list[Finding]:
@@ -95,6 +95,26 @@ def _key(ask: PipelineAsk, refusal: Refusal) -> str:
     if "microbatches" not in refusal.numbers:
         return "layout.pp"
     return "batch.num_microbatches" if ask.group is None else "group"
+
+
+def _same_neighbour(ask: PipelineAsk) -> Iterator[Finding]:
+    """Yield that Megatron's interleaved ranks cannot tell two sends apart, which go to one rank.
+
+    As ``rules/pipeline.py`` has it of a job (NVIDIA/Megatron-LM megatron/training/arguments.py).
+    """
+    megatron = ask.schedule == "interleaved" and ask.convention == "megatron"
+    if not (megatron and ask.pp == 2 and ask.blocking):
+        return
+    remedy = "training: {overlap_p2p: true}, or pp: 4"
+    yield Finding(
+        "pipeline/interleaved-pp2",
+        Severity.ERROR,
+        ask.place("layout.pp"),
+        "interleaved over two stages: without overlapped p2p the next and the previous stage are the same "
+        "rank, and the two sends cannot be told apart.",
+        {"pp": 2, "vp": ask.chunks or 1},
+        "leave --blocking out, or -p 4" if ask.by_options else remedy,
+    )
 
 
 def _too_few_layers(ask: PipelineAsk) -> Iterator[Finding]:

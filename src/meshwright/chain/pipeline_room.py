@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from meshwright.chain.kinds_of_job import add_training_kinds
-from meshwright.chain.outline import Outline
+from meshwright.chain.outlined import Outline
 from meshwright.chain.plan import workload_of
 from meshwright.groups.kinds import GroupKind
 from meshwright.memory.communicators import communicators

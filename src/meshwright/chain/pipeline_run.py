@@ -19,7 +19,7 @@ from meshwright.schedules.orders import Orders
 from meshwright.timeline.ablation import AblationStep, ablation
 from meshwright.timeline.core import Times
 from meshwright.timeline.curves import bytes_curve, chunk_curve
-from meshwright.timeline.idle import Idle, idle_by_cause
+from meshwright.timeline.idle import Idle, idle_of
 from meshwright.timeline.measure import Measured, measure
 from meshwright.timeline.memory_over_time import MemoryOverTime, memory_over_time
 from meshwright.timeline.program import Messages, Program, StageTimes, program_of
@@ -62,7 +62,7 @@ class PipelineRun:
     @cached_property
     def idle(self) -> Idle:
         """Every rank's idle time by cause."""
-        return idle_by_cause(self.program, self.times)
+        return idle_of(self.timeline)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -122,7 +122,7 @@ def pipeline_page(ask: PipelineAsk) -> PipelinePage:
     if has_errors(findings):
         return PipelinePage(ask.title, ask, None, None, (), tuple(findings))
     run = run_ask(ask)
-    steps = ablation(run.orders, run.stage_times, run.messages, blocking=ask.blocking)
+    steps = ablation(run.program, run.stage_times, run.times, blocking=ask.blocking)
     formula = _formula(run) if ask.orders is None else None
     return PipelinePage(ask.title, ask, run, formula, tuple(steps), tuple(findings))
 

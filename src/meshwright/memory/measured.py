@@ -99,6 +99,20 @@ def _kept_share(schedule: str, vp: int, count: int) -> float:
     return float(flight.microbatches.max()) / count
 
 
+def kept_words(schedule: str) -> str:
+    """Return how many microbatches a rank keeps activations of under a schedule, and what follows."""
+    if schedule in ("gpipe", "looped-bfs"):
+        return (
+            f"{schedule} keeps activations of all microbatches, which at a fixed global batch are as many "
+            "bytes whatever their number"
+        )
+    most = "at most one a stage of the pipeline" if schedule == "1f1b" else "which pp and vp bound"
+    return (
+        f"{schedule} keeps activations of a bounded number of microbatches ({most}), and at a fixed global "
+        "batch each shrinks as their number grows"
+    )
+
+
 def _direction(values: Sequence[float]) -> str:
     """Return ``increasing``, ``non_increasing`` or ``mixed``."""
     pairs = list(pairwise(values))

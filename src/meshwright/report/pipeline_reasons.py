@@ -102,8 +102,8 @@ def _messages(run: PipelineRun, step: AblationStep) -> Reason:
     each = f"{count:.0f} messages of {format_seconds(mean_s)}"
     if count <= crossings * (1 + _EVEN) + _EVEN:
         return Reason(
-            f"as long as {each}: a microbatch's way through all ranks and back has {crossings}, at the "
-            "beginning and the end of the step; the other messages hide behind work",
+            f"as long as {each}; a microbatch's way through all ranks and back has {crossings}, which is the "
+            "most that shows at the beginning and the end of the step. All others hide behind work",
             numbers,
         )
     return Reason(

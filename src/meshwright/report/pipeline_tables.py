@@ -85,7 +85,7 @@ def ranks_text(ask: PipelineAsk, run: PipelineRun) -> str:
         rows.append(row + ([format_binary_bytes(memory[rank])] if memory is not None else []))
     what = "microbatches" if run.orders.chunks == 1 else "stage chunks"
     explained = paragraph(
-        "Idle by cause: before the first backward; after the last forward; waiting for messages (sends); waiting "
+        "Idle by cause: before the first backward; after the last forward; messages on their way (sends); waiting "
         "for other stages in between. Ahead: forwards before the first turn of forward and backward. "
         f"Peak: most {what} in flight, whose activations are kept{_until(run) if split else '.'}"
     )

@@ -120,7 +120,7 @@ def _split(ask: PipelineAsk, run: PipelineRun) -> str:
     if run.orders.chunks > 1 or split.slowest_s * ask.scale >= slowest_s * (1 - 1e-6):
         return ""
     return paragraph(
-        f"The most even split by FLOPs is stages: {list(split.layers)}: its slowest stage takes "
+        f"The most even split by FLOPs (sought for one stage a rank) is stages: {list(split.layers)}: its slowest stage takes "
         f"{format_seconds(split.slowest_s)} a microbatch, that of {list(given)} takes "
         f"{format_seconds(slowest_s)}. Memory may ask for another (meshwright memory)."
     )

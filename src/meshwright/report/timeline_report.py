@@ -163,9 +163,9 @@ def ranks_table(times: RankTimes) -> str:
     header = ("rank", "span", "compute", "exposed", "overlapped", "idle", "idle share")
     text = table(header, rows)
     meaning = paragraph(
-        "span = compute + exposed + idle. Exposed: the rank waits while its message is on the way; "
-        "overlapped: a message to it is on the way while it computes; idle: it waits for what was not sent "
-        "yet, or has nothing left to do."
+        "span = compute + exposed + idle. Exposed: the rank waits while a message that holds it is on the way; "
+        "overlapped: a message to it is on the way while it computes; idle: it waits for what was not on "
+        "the way yet, or has nothing left to do."
     )
     hidden = count - len(rows)
     more = (

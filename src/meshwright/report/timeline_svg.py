@@ -74,6 +74,8 @@ def timeline_svg(timeline: Timeline, look: Look | None = None) -> str:
     count = int(np.count_nonzero(timeline.sender != NOTHING))
     draws = look.messages and 0 < count <= _MESSAGES
     title, about = look.title or _title(timeline), _about(timeline)
+    if look.messages and count > _MESSAGES:
+        about += f"; {format_count(count)} messages are not drawn"
     body = [
         style(),
         box(0.5, 0.5, width - 1, height - 1, rx=6, fill=PAPER, stroke=FAINT),
@@ -125,7 +127,10 @@ def _legend(timeline: Timeline, *, has_messages: bool) -> list[str]:
         found.append(f'<path class="mw-msg" d="M{number(x)} {number(y + 1)}l10 10"/>')
         found.append(text_at(x + 17, y + 10, "message", font_size=11.5, fill=INK))
         x += 80.0
-    if has_shades(timeline):
+    if len(timeline.kind) > _BOXES:
+        what = "height of a colour: its share of the time there"
+        found.append(text_at(x, y + 10, what, font_size=11.5, fill=SOFT))
+    elif has_shades(timeline):
         what = "the other direction" if timeline.chains > 1 else "later stages of a rank"
         found.append(text_at(x, y + 10, f"paler: {what}", font_size=11.5, fill=SOFT))
     return found

@@ -68,7 +68,7 @@ def boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[str]:
             end[at].tolist(),
             part[at].tolist(),
             fills[at],
-            map(str, timeline.number[at].tolist()),
+            map(str, timeline.microbatch[at].tolist()),
             strict=True,
         ):
             height = rows.height / 2 if half else rows.height
@@ -119,7 +119,7 @@ def share_areas(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[str]:
 
 def _steps(edges: Floats, heights: Floats) -> list[tuple[float, float]]:
     """Return the corners of a line of steps; those between equal steps are left out."""
-    heights = np.round(heights * _FINE) / _FINE
+    heights = _calm(np.round(heights * _FINE) / _FINE)
     turns = np.flatnonzero(np.diff(heights) != 0.0) + 1
     begins = np.concatenate([[0], turns])
     ends = np.concatenate([turns, [len(heights)]])
@@ -128,6 +128,15 @@ def _steps(edges: Floats, heights: Floats) -> list[tuple[float, float]]:
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         for at in (begin, end)
     ]
+
+
+def _calm(heights: Floats) -> Floats:
+    """Return heights without steps of one part, which are rounding: the height before stays."""
+    found = heights.copy()
+    for at in range(1, len(found)):
+        if 0.0 < abs(found[at] - found[at - 1]) < 1.5 / _FINE:
+            found[at] = found[at - 1]
+    return found
 
 
 def messages(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[str]:

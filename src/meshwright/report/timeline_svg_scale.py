@@ -14,7 +14,7 @@ from meshwright.units import time_unit
 INK, SOFT, FAINT, PAPER = "#1f2328", "#57606a", "#d0d7de", "#ffffff"
 """Colours of text, of lesser text, of lines and of the ground."""
 _TICK_WIDTH = 80.0
-_LABEL_WIDTH = 56.0
+_DIGIT_WIDTH = 6.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,18 @@ def axis(scale: Scale, y: float) -> list[str]:
     whole = scale.makespan_s / unit_s
     if whole <= 0.0:
         return found
+    last = f"{whole:.4g} {sign}"
     step = tick_step(whole, max(int(scale.width / _TICK_WIDTH), 1))
     for tick in range(int(whole / step) + 1):
         x = scale.left + scale.width * tick * step / whole
-        if scale.right - x > _LABEL_WIDTH:
-            found += _tick(x, y, f"{tick * step:.4g}", anchor="middle")
-    return found + _tick(scale.right, y, f"{whole:.4g} {sign}", anchor="end")
+        label = f"{tick * step:.4g}"
+        taken = _DIGIT_WIDTH * (
+            len(last) + len(label) / 2 + 0.5
+        )  # by the last label and half of this
+        found += _tick(x, y, label if scale.right - x > taken else "", anchor="middle")
+    return found + _tick(scale.right, y, last, anchor="end")
 
 
 def _tick(x: float, y: float, text: str, anchor: str) -> list[str]:
-    return [
-        path(f"M{number(x)} {number(y)}v5", stroke=SOFT),
-        text_at(x, y + 18, text, font_size=11, text_anchor=anchor, fill=SOFT),
-    ]
+    label = [text_at(x, y + 18, text, font_size=11, text_anchor=anchor, fill=SOFT)] if text else []
+    return [path(f"M{number(x)} {number(y)}v5", stroke=SOFT), *label]

@@ -1,14 +1,12 @@
 """Why ranks are idle: warm-up, cool-down, waiting for communication, imbalance.
 
 A rank is idle in the gaps in front of its operations, the first gap from the start of the run, and
-from its last operation to the end of the run. Each gap in front of an operation is divided at the end
-of the operation of another rank that it waits for:
+from its last operation to the end of the run. Of each gap in front of an operation
 
-- **communication**: from there to the start, the time of the message itself and, with blocking sends,
-  all time in which the rank is held in its messages;
-- what comes before is **warm-up** up to the rank's first backward, **cool-down** after its last
-  forward (up to the first backward it is warm-up all the same), and **imbalance** in between: in
-  the steady phase another stage, or the order itself, keeps the rank waiting.
+- **communication** is the time in which a message that holds the rank is under way (``exposed.py``);
+- the rest, in which another rank is not ready, is **warm-up** up to the rank's first backward,
+  **cool-down** after its last forward (up to the first backward it is warm-up all the same), and
+  **imbalance** in between: in the steady phase another stage, or the order itself, keeps the rank waiting.
 
 What follows a rank's last operation is cool-down. The parts are all of a rank's idle time.
 """
@@ -19,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.schedules.needs import NOTHING
-from meshwright.schedules.orders import Kind, Orders
+from meshwright.schedules.orders import Kind
 from meshwright.timeline.core import Times
-from meshwright.timeline.measure import by_rank
+from meshwright.timeline.exposed import exposed_s, free_s
 from meshwright.timeline.program import Bools, Floats, Program
+from meshwright.timeline.record import Timeline, timeline_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +39,45 @@ class Idle:
         return self.warm_up_s + self.cool_down_s + self.communication_s + self.imbalance_s
 
 
-def idle_by_cause(program: Program, times: Times) -> Idle:
+def idle_by_cause(program: Program, times: Times, *, blocking: bool = False) -> Idle:
+    """Divide the idle time of a run by its cause; ``blocking``: ranks waited for their sends."""
+    return idle_of(timeline_of(program, times, blocking=blocking))
+
+
+def idle_of(timeline: Timeline) -> Idle:
     """Divide every rank's idle time by its cause (see the module)."""
-    orders, need = program.orders, program.need
-    if not len(need):
-        return Idle(*(np.zeros(orders.ranks) for _ in range(4)))
-    free_s = _free_s(orders, times)
-    gap_s = times.start_s - free_s
-    other_end_s = np.where(need != NOTHING, times.end_s[need], free_s)
-    pair = np.flatnonzero(orders.overlapped)  # the first waits for what either of them needs
-    other_end_s[pair] = np.maximum(other_end_s[pair], other_end_s[pair + 1])
-    other_s = np.minimum(np.maximum(other_end_s - free_s, 0.0), gap_s)
-    warm_up, cool_down = _phases(orders)
-    tail_s = np.full(orders.ranks, times.makespan_s)
-    used = np.diff(orders.first) > 0
-    tail_s[used] = times.end_s.max() - times.end_s[orders.first[1:][used] - 1]
+    if not len(timeline.start_s):
+        return Idle(*(np.zeros(timeline.ranks) for _ in range(4)))
+    gap_s = timeline.start_s - free_s(timeline)
+    message_s = np.minimum(exposed_s(timeline), gap_s)
+    other_s = gap_s - message_s
+    warm_up, cool_down = _phases(timeline)
+    tail_s = np.full(timeline.ranks, timeline.makespan_s)
+    used = np.diff(timeline.first) > 0
+    tail_s[used] = timeline.finish_s - timeline.end_s[timeline.first[1:][used] - 1]
+    rank = timeline.rank
+
+    def summed(values: Floats) -> Floats:
+        return np.bincount(rank, weights=values, minlength=timeline.ranks).astype(np.float64)
+
     return Idle(
-        warm_up_s=by_rank(np.where(warm_up, other_s, 0.0), orders),
-        cool_down_s=by_rank(np.where(cool_down, other_s, 0.0), orders) + tail_s,
-        communication_s=by_rank(gap_s - other_s, orders),
-        imbalance_s=by_rank(np.where(warm_up | cool_down, 0.0, other_s), orders),
+        warm_up_s=summed(np.where(warm_up, other_s, 0.0)),
+        cool_down_s=summed(np.where(cool_down, other_s, 0.0)) + tail_s,
+        communication_s=summed(message_s),
+        imbalance_s=summed(np.where(warm_up | cool_down, 0.0, other_s)),
     )
 
 
-def _free_s(orders: Orders, times: Times) -> Floats:
-    """Return when each operation's rank was done with the one before."""
-    free_s = np.empty_like(times.end_s)
-    free_s[1:] = times.end_s[:-1]
-    free_s[orders.first[:-1][np.diff(orders.first) > 0]] = times.start_s.min()
-    return free_s
-
-
-def _phases(orders: Orders) -> tuple[Bools, Bools]:
+def _phases(timeline: Timeline) -> tuple[Bools, Bools]:
     """Return which operations come up to the first backward, and which others after the last forward.
 
     A rank without backwards has only its first operation in warm-up.
     """
-    forward = orders.kind == Kind.FORWARD
-    backward = (orders.kind == Kind.BACKWARD) | (orders.kind == Kind.INPUT)
+    forward = timeline.kind == Kind.FORWARD
+    backward = (timeline.kind == Kind.BACKWARD) | (timeline.kind == Kind.INPUT)
     warm_up, cool_down = np.zeros_like(forward), np.zeros_like(forward)
-    for rank in range(orders.ranks):
-        of_rank = orders.of_rank(rank)
+    for rank in range(timeline.ranks):
+        of_rank = timeline.of_rank(rank)
         if of_rank.start == of_rank.stop:
             continue
         begins = of_rank.start + int(backward[of_rank].argmax())  # 0 where there is none

@@ -46,6 +46,11 @@ class StageTimes:
         )
 
     @property
+    def by_part(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Forward, input gradient, weight gradient and recomputation."""
+        return self.forward_s, self.input_s, self.weight_s, self.recompute_s
+
+    @property
     def total_s(self) -> Floats:
         """All work of one microbatch by stage."""
         return self.forward_s + self.input_s + self.weight_s + self.recompute_s
@@ -95,6 +100,27 @@ def program_of(orders: Orders, times: StageTimes, messages: Messages | None = No
     messages
         Nothing costs time where left out.
     """
+    need = needs(orders)
+    message_s = np.zeros(len(need))
+    link = np.full(len(need), NOTHING, dtype=np.int64)
+    if messages is not None:
+        waits = need != NOTHING
+        rank = orders.rank
+        source, target = rank[need[waits]], rank[waits]
+        message_s[waits] = messages.send_s[source, target]
+        if messages.link is not None:
+            link[waits] = messages.link[source, target]
+    return Program(
+        orders=orders,
+        duration_s=durations(orders, times),
+        need=need,
+        message_s=message_s,
+        link=link,
+    )
+
+
+def durations(orders: Orders, times: StageTimes) -> Floats:
+    """Return how long each operation takes, ``[ops]``, as in ``Program``."""
     stage = orders.stage % orders.chain_length
     by_kind = np.stack(
         [
@@ -108,23 +134,7 @@ def program_of(orders: Orders, times: StageTimes, messages: Messages | None = No
     pair = np.flatnonzero(orders.overlapped)
     duration_s[pair + 1] += duration_s[pair]
     duration_s[pair] = 0.0
-    need = needs(orders)
-    message_s = np.zeros(len(need))
-    link = np.full(len(need), NOTHING, dtype=np.int64)
-    if messages is not None:
-        waits = need != NOTHING
-        rank = orders.rank
-        source, target = rank[need[waits]], rank[waits]
-        message_s[waits] = messages.send_s[source, target]
-        if messages.link is not None:
-            link[waits] = messages.link[source, target]
-    return Program(
-        orders=orders,
-        duration_s=duration_s,
-        need=need,
-        message_s=message_s,
-        link=link,
-    )
+    return duration_s
 
 
 def splits_backward(orders: Orders) -> bool:

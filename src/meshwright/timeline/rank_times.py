@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schedules.needs import NOTHING
+from meshwright.timeline.exposed import apart
+from meshwright.timeline.exposed import exposed_s as exposed_by_operation
 from meshwright.timeline.program import Floats
 from meshwright.timeline.record import Timeline
 
@@ -25,11 +27,11 @@ class RankTimes:
     compute_s
         Operations.
     exposed_s
-        The rank waits, and the message it waits for is on its way.
+        The rank does nothing while a message that holds it is on its way (``exposed.py``).
     overlapped_s
         A message to the rank is on its way while it computes.
     idle_s
-        The rest: nothing to compute, and what it waits for was not yet sent.
+        The rest: nothing to compute, and what it waits for was not yet on its way.
     """
 
     start_s: Floats
@@ -57,7 +59,7 @@ class RankTimes:
 def rank_times(timeline: Timeline) -> RankTimes:
     """Return where the time of every rank went."""
     compute_s = _sum_by_rank(timeline, timeline.end_s - timeline.start_s)
-    exposed_s = _sum_by_rank(timeline, _exposed(timeline))
+    exposed_s = _sum_by_rank(timeline, exposed_by_operation(timeline))
     span_s = np.full(timeline.ranks, timeline.makespan_s)
     start_s, end_s = np.full((2, timeline.ranks), timeline.begin_s)
     used = np.diff(timeline.first) > 0
@@ -78,37 +80,15 @@ def _sum_by_rank(timeline: Timeline, values: Floats) -> Floats:
     return np.bincount(timeline.rank, weights=values, minlength=timeline.ranks).astype(np.float64)
 
 
-def _exposed(timeline: Timeline) -> Floats:
-    """Return how long each operation's rank did nothing while its message was on its way, ``[ops]``."""
-    free_s = np.concatenate([[0.0], timeline.end_s[:-1]])
-    begins = timeline.first[:-1][np.diff(timeline.first) > 0]
-    free_s[begins] = timeline.begin_s
-    pair = np.flatnonzero(timeline.overlapped)
-    free_s[pair + 1] = free_s[pair]
-    found = np.zeros(len(free_s))
-    waits = np.flatnonzero(timeline.sender != NOTHING)
-    sent_s = timeline.sent_s[waits]
-    there_s = np.minimum(timeline.start_s[waits], timeline.arrival_s[waits])
-    found[waits] = np.maximum(there_s - np.maximum(free_s[waits], sent_s), 0.0)
-    # a pair waits for the later of its two messages
-    second = timeline.arrival_s[pair + 1] >= timeline.arrival_s[pair]
-    found[pair + ~second] = 0.0
-    return found
-
-
 def _overlapped(timeline: Timeline, rank: int) -> float:
     """Return how long the rank computes while any message to it is on its way."""
     at = timeline.of_rank(rank)
     waits = np.flatnonzero(timeline.sender[at] != NOTHING)
-    sent_s = timeline.sent_s[at][waits]
-    there_s = timeline.arrival_s[at][waits]
-    order = np.argsort(sent_s, kind="stable")
-    sent_s, there_s = sent_s[order], np.maximum.accumulate(there_s[order])
     # messages may be on their way together: only what a message adds to those before it counts
-    sent_s = np.maximum(sent_s, np.concatenate([[-np.inf], there_s[:-1]]))
+    sent_s, there_s = apart(timeline.sent_s[at][waits], timeline.arrival_s[at][waits])
     if not len(sent_s):
         return 0.0
-    done = computed(timeline, rank, np.concatenate([sent_s, np.maximum(sent_s, there_s)]))
+    done = computed(timeline, rank, np.concatenate([sent_s, there_s]))
     return float(np.sum(done[len(sent_s) :] - done[: len(sent_s)]))
 
 

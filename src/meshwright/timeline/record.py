@@ -38,6 +38,8 @@ class Timeline:
         Stages of the model; pipelines that run against each other (1 or 2).
     origin
         Where the times come from.
+    blocking
+        Ranks waited for their sends.
     """
 
     schedule: str
@@ -54,6 +56,7 @@ class Timeline:
     stages: int
     chains: int
     origin: Origin
+    blocking: bool = False
 
     @property
     def ranks(self) -> int:
@@ -150,6 +153,7 @@ def timeline_of(program: Program, times: Times, *, blocking: bool = False) -> Ti
         stages=orders.chain_length,
         chains=orders.chains,
         origin=Origin.MODELLED,
+        blocking=blocking,
     )
 
 

@@ -52,6 +52,7 @@ class _Header(msgspec.Struct, frozen=True):
     operations: int
     messages: int
     makespan_s: float
+    blocking: bool = False
 
 
 def read_trace(path: str) -> Timeline:
@@ -250,6 +251,7 @@ class _Reader:
             stages=header.stages,
             chains=header.chains,
             origin=header.origin,
+            blocking=header.blocking,
         )
 
     def _senders(self, first: Ints) -> Ints:

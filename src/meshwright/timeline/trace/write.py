@@ -155,6 +155,7 @@ def _other_data(timeline: Timeline) -> dict[str, str | int | float]:
         "ranks": timeline.ranks,
         "stages": timeline.stages,
         "chains": timeline.chains,
+        "blocking": timeline.blocking,
         "operations": len(timeline.kind),
         "messages": int(np.count_nonzero(timeline.sender != NOTHING)),
         "makespan_s": timeline.makespan_s,
