@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.errors import UsageError
 from meshwright.findings import Finding, Place, Severity
 from meshwright.memory.communicators import Communicator
-from meshwright.memory.measured import LiveMemory, halve_micro_batch, peak_trend
+from meshwright.memory.measured import LiveMemory, halve_micro_batch, kept_words, peak_trend
 from meshwright.report.memory_report import MemoryPage
 from meshwright.schedules.names import schedule_name
 from meshwright.units import format_binary_bytes, format_bytes, parse_bytes
@@ -148,10 +148,8 @@ def _peaks(options: dict[str, Any]) -> _Said:
         return measured, []
     slope = "" if trend.slope is None else f" by {format_binary_bytes(trend.slope)} a microbatch"
     message = (
-        f"{schedule} keeps activations of a bounded number of microbatches (1F1B: at most one a stage "
-        "of the pipeline), and at a fixed global batch each shrinks as their number grows, so the peak "
-        f"should not rise. It rises{slope}. Likeliest: "
-        f"{trend.causes[0].reason}."
+        f"{kept_words(schedule)}, so the peak should not rise. It rises{slope}. "
+        f"Likeliest: {trend.causes[0].reason}."
     )
     numbers = {"slope_bytes_per_microbatch": trend.slope}
     return measured, [

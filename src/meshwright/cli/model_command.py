@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from meshwright.cli.number_types import FiniteRange
 from meshwright.cli.output import finish, json_option, print_json, print_text
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ Examples:
     default="bf16",
     show_default=True,
 )
-@click.option("--tokens-per-s", type=click.FloatRange(0, 1e15), help="Measured, of one GPU.")
-@click.option(
-    "--tflop-per-token", type=click.FloatRange(0, 1e15), help="Instead of the model's own."
-)
-@click.option("--peak", type=click.FloatRange(0, 1e9), help="A peak in TFLOP/s to look at.")
+@click.option("--tokens-per-s", type=FiniteRange(0, 1e15), help="Measured, of one GPU.")
+@click.option("--tflop-per-token", type=FiniteRange(0, 1e15), help="Instead of the model's own.")
+@click.option("--peak", type=FiniteRange(0, 1e9), help="A peak in TFLOP/s to look at.")
 def command(name: str | None, *, as_json: bool, **options: Any) -> None:
     """Show shape, parameters by part and FLOPs of a token; with a rate, the share of the dense peak.
 

@@ -74,6 +74,8 @@ _Block = tuple[int, list[tuple[GroupKind, int]]]
 
 def _blocks(kinds: Sequence[GroupKind], copies: int) -> list[_Block]:
     """Gather kinds that are made in one loop."""
+    if not kinds:  # the layout is not legal, so no group exists
+        return []
     lists = {kind.name: kind.num_groups for kind in kinds}
     lists["HYBRID_DP_CP_GROUP_2"] = lists["DATA_PARALLEL_GROUP_WITH_CP"]
     blocks: dict[str, list[tuple[GroupKind, int]]] = {}

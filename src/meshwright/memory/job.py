@@ -104,10 +104,15 @@ class JobMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Tell whether the worst rank fits; ``None`` when capacity or activations are unknown."""
-        if self.device.capacity_bytes is None or self.peak is None:
+        """Tell whether the worst rank fits; ``None`` when it cannot be said.
+
+        Without activations what is known is a lower bound: it can show that a job does not fit.
+        """
+        if self.device.capacity_bytes is None:
             return None
-        return bool(self.total[self.worst_stage] <= self.device.capacity_bytes)
+        if self.total[self.worst_stage] > self.device.capacity_bytes:
+            return False
+        return None if self.peak is None else True
 
     def terms(self, stage: int) -> dict[str, float]:
         """Return the bytes of a stage's rank by term, in the order of the report."""
